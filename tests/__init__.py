@@ -1,0 +1,1 @@
+"""The tests, importable as ``tests.…`` wherever pytest runs."""
