@@ -1,0 +1,1 @@
+"""What the chapters use to teach: notebook settings and pictures."""

@@ -1,0 +1,227 @@
+"""Pictures of attention: rows are queries, columns are keys, in every one.
+
+Each function returns a Matplotlib figure whose label, the alternative text, says what is seen.
+Matplotlib is imported when a picture is drawn, not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnlib.teaching.notebook import GRID
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Text drawn on a coloured cell keeps its colour on a dark page: these are not the ink and paper
+# that change there (see attnlib.teaching.notebook).
+DARK_TEXT, LIGHT_TEXT = "#111111", "#fefefe"
+EXCLUDED = "#d9d9d9"
+LARGEST_PRINTED = 12  # cells a side; beyond it numbers would not be legible
+
+
+def heatmap(
+    matrix: ArrayLike,
+    *,
+    alt: str,
+    title: str = "",
+    visible: ArrayLike | None = None,
+    text: Sequence[Sequence[str]] | None = None,
+    query_labels: Sequence[str] | None = None,
+    key_labels: Sequence[str] | None = None,
+    label: str = "weight",
+    limits: tuple[float, float] = (0.0, 1.0),
+) -> Figure:
+    """Draw one matrix with a query a row and a key a column.
+
+    Parameters
+    ----------
+    matrix : array_like, shape (L, S)
+        Weights or scores.
+    alt : str
+        Alternative text: what is seen, for a reader who cannot see it.
+    title : str, optional
+        Heading of the picture.
+    visible : array_like of bool, shape (L, S), optional
+        True = may attend.  Other cells are drawn grey and hatched.
+    text : sequence of sequences of str, optional
+        What to print in the cells, for example fractions.  Default: the numbers.
+    query_labels, key_labels : sequence of str, optional
+        Tick labels.  Default: positions from 0.
+    label : str, default "weight"
+        Name of the colour scale.
+    limits : tuple of float, default (0, 1)
+        Ends of the colour scale.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure; its label is `alt`.
+    """
+    names = {"query_labels": query_labels, "key_labels": key_labels}
+    return heatmaps(
+        [matrix],
+        alt=alt,
+        titles=[title],
+        visible=visible,
+        texts=None if text is None else [text],
+        label=label,
+        limits=limits,
+        **names,
+    )
+
+
+def heatmaps(
+    matrices: Sequence[ArrayLike],
+    *,
+    alt: str,
+    titles: Sequence[str],
+    visible: ArrayLike | None = None,
+    texts: Sequence[Sequence[Sequence[str]]] | None = None,
+    query_labels: Sequence[str] | None = None,
+    key_labels: Sequence[str] | None = None,
+    label: str = "weight",
+    limits: tuple[float, float] = (0.0, 1.0),
+) -> Figure:
+    """Draw matrices side by side on one shared colour scale, so that colours can be compared.
+
+    Parameters
+    ----------
+    matrices : sequence of array_like, each of shape (L, S)
+        Weights or scores, for example one matrix a head.
+    alt : str
+        Alternative text: what is seen, for a reader who cannot see it.
+    titles : sequence of str
+        One heading a matrix.
+    visible : array_like of bool, shape (L, S), optional
+        True = may attend.  Other cells are drawn grey and hatched.
+    texts : sequence, optional
+        For each matrix, what to print in its cells.  Default: the numbers.
+    query_labels, key_labels : sequence of str, optional
+        Tick labels.  Default: positions from 0.
+    label : str, default "weight"
+        Name of the colour scale.
+    limits : tuple of float, default (0, 1)
+        Ends of the colour scale.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure; its label is `alt`.
+    """
+    import matplotlib.pyplot as plt
+
+    arrays = [np.asarray(matrix, dtype=float) for matrix in matrices]
+    L, S = arrays[0].shape
+    width = min(1.6 + len(arrays) * (0.55 * min(S, 8) + 0.9), 9.0)
+    height = 1.2 + 0.45 * min(L, 8)
+    figure, axes = plt.subplots(1, len(arrays), figsize=(width, height), squeeze=False)
+    for number, (ax, array) in enumerate(zip(axes[0], arrays, strict=True)):
+        image = ax.imshow(array, vmin=limits[0], vmax=limits[1], cmap="Blues")
+        ax.set_title(titles[number])
+        _label_axes(ax, array.shape, query_labels, key_labels, first=number == 0)
+        if visible is not None:
+            _grey_out(ax, np.asarray(visible))
+        if max(array.shape) <= LARGEST_PRINTED:
+            printed = None if texts is None else texts[number]
+            _print_numbers(ax, array, printed, limits, visible)
+    figure.colorbar(image, ax=list(axes[0]), label=label, shrink=0.9)
+    figure.set_label(alt)
+    return figure
+
+
+def steps_picture(
+    rows: Sequence[tuple[str, Sequence[float], Sequence[str]]],
+    *,
+    alt: str,
+    key_labels: Sequence[str] | None = None,
+) -> Figure:
+    """Draw the steps of one query as rows of numbers, from dot products down to weights.
+
+    Parameters
+    ----------
+    rows : sequence of (name, numbers, printed)
+        One step a row: its name, a number for each key (the colour), and what to print there.
+    alt : str
+        Alternative text: what is seen, for a reader who cannot see it.
+    key_labels : sequence of str, optional
+        Names of the columns.  Default: ``k₀``, ``k₁``, …
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure; its label is `alt`.
+    """
+    import matplotlib.pyplot as plt
+
+    S = len(rows[0][1])
+    names = key_labels if key_labels is not None else [f"$k_{{{j}}}$" for j in range(S)]
+    figure, axes = plt.subplots(len(rows), 1, figsize=(1.8 + 1.1 * S, 0.75 * len(rows)))
+    for ax, (name, numbers, printed) in zip(np.atleast_1d(axes), rows, strict=True):
+        array = np.asarray(numbers, dtype=float)[np.newaxis]
+        limits = (min(0.0, float(array.min())), max(float(array.max()), 1e-9))
+        ax.imshow(array, vmin=limits[0], vmax=limits[1], cmap="Blues", aspect="auto")
+        ax.set_yticks([0], [name])
+        ax.set_xticks([])
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(False)
+        _print_numbers(ax, array, [printed], limits, None)
+    top = np.atleast_1d(axes)[0]
+    top.set_xticks(range(S), names)
+    top.xaxis.tick_top()
+    figure.set_label(alt)
+    return figure
+
+
+def _label_axes(
+    ax: Axes,
+    shape: tuple[int, int],
+    query_labels: Sequence[str] | None,
+    key_labels: Sequence[str] | None,
+    *,
+    first: bool,
+) -> None:
+    L, S = shape
+    for axis, size, labels in ((ax.yaxis, L, query_labels), (ax.xaxis, S, key_labels)):
+        if labels is not None:
+            axis.set_ticks(range(size), labels)
+        elif size <= LARGEST_PRINTED:
+            axis.set_ticks(range(size))
+    ax.set_xlabel("key position" if key_labels is None else "key")
+    if first:
+        ax.set_ylabel("query position" if query_labels is None else "query")
+    ax.spines[:].set(visible=True, color=GRID)  # a frame: weights near 0 look like the page
+    ax.tick_params(length=0)
+
+
+def _grey_out(ax: Axes, visible: np.ndarray) -> None:
+    from matplotlib.patches import Rectangle
+
+    for i, j in np.argwhere(~visible):
+        cell = Rectangle(
+            (j - 0.5, i - 0.5), 1, 1, facecolor=EXCLUDED, edgecolor="#a0a0a0", linewidth=0
+        )
+        cell.set_hatch("///")
+        ax.add_patch(cell)
+
+
+def _print_numbers(
+    ax: Axes,
+    array: np.ndarray,
+    printed: Sequence[Sequence[str]] | None,
+    limits: tuple[float, float],
+    visible: ArrayLike | None,
+) -> None:
+    middle = limits[0] + 0.55 * (limits[1] - limits[0])
+    shown = np.ones(array.shape, bool) if visible is None else np.asarray(visible)
+    for (i, j), number in np.ndenumerate(array):
+        if not shown[i, j]:
+            continue
+        text = f"{number:.2f}" if printed is None else printed[i][j]
+        colour = LIGHT_TEXT if number > middle else DARK_TEXT
+        ax.text(j, i, text, ha="center", va="center", color=colour, fontsize=9)
