@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attnlib.engines._validate import array_kind, describe
+
 _FIRST_CAPACITY = 16
 _NUMPY_FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
@@ -239,18 +241,19 @@ def _check_pair(k: Any, v: Any) -> None:
 
 def _check_kinds(k: Any, v: Any) -> None:
     for name, array in (("k", k), ("v", v)):
-        if not isinstance(array, np.ndarray) and not _is_tensor(array):
-            raise TypeError(
-                f"{name}: needs a NumPy array or a torch tensor, got {type(array).__name__}"
-            )
-    if _is_tensor(k) != _is_tensor(v):
-        raise TypeError(f"v: needs the kind of k, {_kind(k)}, got {_kind(v)}")
-    if not _is_tensor(k):
-        return
+        if array_kind(array) is None:
+            raise TypeError(f"{name}: needs a NumPy array or a torch tensor, got {describe(array)}")
+    if array_kind(k) != array_kind(v):
+        raise TypeError(f"v: needs to be {describe(k)} as k is, got {describe(v)}")
+    if array_kind(k) == "torch":
+        _check_tensors(k, v)
+
+
+def _check_tensors(k: Any, v: Any) -> None:
     if k.device != v.device:
         raise ValueError(f"v: needs the device of k, {k.device}, got {v.device}")
-    for name, array in (("k", k), ("v", v)):
-        if array.requires_grad:
+    for name, tensor in (("k", k), ("v", v)):
+        if tensor.requires_grad:
             raise ValueError(
                 f"{name}: a cache holds no gradients, but this tensor requires them; "
                 "call it under torch.no_grad(), or detach() the tensor"
@@ -260,11 +263,11 @@ def _check_kinds(k: Any, v: Any) -> None:
 def _check_fits(k: Any, v: Any, old: Contents) -> None:
     """Raise unless k and v, which belong together, continue what the cache holds."""
     held = old.keys
-    if type(k) is not type(held) and _is_tensor(k) != _is_tensor(held):
-        raise TypeError(f"k: the cache holds a {_kind(held)}, got a {_kind(k)}")
+    if type(k) is not type(held) and array_kind(k) != array_kind(held):
+        raise TypeError(f"k: the cache holds {describe(held)}, got {describe(k)}")
     if k.dtype != held.dtype:
         raise ValueError(f"k: the cache holds dtype {held.dtype}, got {k.dtype}")
-    if type(k) is not np.ndarray and _is_tensor(k) and k.device != held.device:
+    if type(k) is not np.ndarray and array_kind(k) == "torch" and k.device != held.device:
         raise ValueError(f"k: the cache is on device {held.device}, got {k.device}")
     if k.shape[:-2] != held.shape[:-2] or k.shape[-1] != held.shape[-1]:
         raise ValueError(_other_shape("k", k, held))
@@ -275,16 +278,6 @@ def _check_fits(k: Any, v: Any, old: Contents) -> None:
 def _other_shape(name: str, new: Any, held: Any) -> str:
     needed = ", ".join(map(str, (*held.shape[:-2], "T", held.shape[-1])))
     return f"{name}: the cache holds shape ({needed}), got {tuple(new.shape)}"
-
-
-def _is_tensor(array: Any) -> bool:
-    """Whether `array` is a torch tensor; torch is not imported to find out."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(array, torch.Tensor)
-
-
-def _kind(array: Any) -> str:
-    return "torch tensor" if _is_tensor(array) else "NumPy array"
 
 
 def _is_float(array: Any) -> bool:
