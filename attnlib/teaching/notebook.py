@@ -6,8 +6,12 @@ carries its own alternative text: what ``fig.set_label("...")`` says becomes the
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import inspect
 import io
+import textwrap
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -98,6 +102,43 @@ def figure_to_svg(figure: Figure) -> str:
     text = text[text.index("<svg") :]  # without the XML prolog it may stand inside HTML
     text = text.replace("<svg ", '<svg class="attnlib-figure" role="img" ', 1)
     return text.replace('<style type="text/css">', f'<style type="text/css">{DARK_STYLE}', 1)
+
+
+def show_source(function: Callable) -> None:
+    """Show the code of a library function, without its docstring, as the page's own code.
+
+    The text is read from the library, so that a chapter cannot show code that the library no
+    longer has.
+
+    Parameters
+    ----------
+    function : callable
+        A function written in Python.
+    """
+    from IPython.display import Markdown, display
+
+    display(Markdown(f"```python\n{source_without_docstring(function)}\n```"))
+
+
+def source_without_docstring(function: Callable) -> str:
+    """Return the source of a function without its docstring.
+
+    Parameters
+    ----------
+    function : callable
+        A function written in Python.
+
+    Returns
+    -------
+    str
+        The code from ``def`` (or its decorators) to the last line.
+    """
+    lines = textwrap.dedent(inspect.getsource(function)).splitlines()
+    definition = ast.parse("\n".join(lines)).body[0]
+    if ast.get_docstring(definition) is not None:
+        docstring = definition.body[0]
+        del lines[docstring.lineno - 1 : docstring.end_lineno]
+    return "\n".join(lines)
 
 
 def _style_figures() -> None:
