@@ -98,7 +98,7 @@ def heatmaps(
         Alternative text: what is seen, for a reader who cannot see it.
     titles : sequence of str
         One heading a matrix.
-    visible : array_like of bool, shape (L, S), optional
+    visible : array_like of bool, shape (L, S) or one such matrix a heatmap, optional
         True = may attend.  Other cells are drawn grey and hatched.
     texts : sequence, optional
         For each matrix, what to print in its cells.  Default: the numbers.
@@ -120,17 +120,56 @@ def heatmaps(
     L, S = arrays[0].shape
     width = min(1.6 + len(arrays) * (0.55 * min(S, 8) + 0.9), 9.0)
     height = 1.2 + 0.45 * min(L, 8)
+    masks = None if visible is None else np.broadcast_to(visible, (len(arrays), L, S))
     figure, axes = plt.subplots(1, len(arrays), figsize=(width, height), squeeze=False)
     for number, (ax, array) in enumerate(zip(axes[0], arrays, strict=True)):
+        mask = None if masks is None else masks[number]
         image = ax.imshow(array, vmin=limits[0], vmax=limits[1], cmap="Blues")
         ax.set_title(titles[number])
         _label_axes(ax, array.shape, query_labels, key_labels, first=number == 0)
-        if visible is not None:
-            _grey_out(ax, np.asarray(visible))
+        if mask is not None:
+            _grey_out(ax, mask)
         if max(array.shape) <= LARGEST_PRINTED:
             printed = None if texts is None else texts[number]
-            _print_numbers(ax, array, printed, limits, visible)
+            _print_numbers(ax, array, printed, limits, mask)
     figure.colorbar(image, ax=list(axes[0]), label=label, shrink=0.9)
+    figure.set_label(alt)
+    return figure
+
+
+def patterns(
+    masks: Sequence[ArrayLike],
+    *,
+    alt: str,
+    titles: Sequence[str],
+) -> Figure:
+    """Draw which pairs several kinds of attention look at, side by side.
+
+    Parameters
+    ----------
+    masks : sequence of array_like of bool, each of shape (L, S)
+        True = the pair is looked at (drawn blue); other pairs are grey and hatched.
+    alt : str
+        Alternative text: what is seen, for a reader who cannot see it.
+    titles : sequence of str
+        One heading a mask.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure; its label is `alt`.
+    """
+    import matplotlib.pyplot as plt
+
+    arrays = [np.asarray(mask, dtype=bool) for mask in masks]
+    figure, axes = plt.subplots(1, len(arrays), figsize=(2.3 * len(arrays), 2.6), squeeze=False)
+    for number, (ax, array) in enumerate(zip(axes[0], arrays, strict=True)):
+        ax.imshow(0.7 * array, vmin=0.0, vmax=1.0, cmap="Blues")
+        ax.set_title(titles[number])
+        _label_axes(ax, array.shape, None, None, first=number == 0)
+        for axis, size in ((ax.yaxis, array.shape[0]), (ax.xaxis, array.shape[1])):
+            axis.set_ticks(range(0, size, 2 if size > LARGEST_PRINTED // 2 else 1))
+        _grey_out(ax, array)
     figure.set_label(alt)
     return figure
 
