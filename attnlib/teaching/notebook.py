@@ -75,32 +75,6 @@ def setup() -> None:
         _style_figures()
 
 
-def print_code(function: Callable) -> None:
-    """Print a function of the library as it stands there, without its docstring.
-
-    A chapter that shows the library's code prints it, so that the two cannot drift apart.
-
-    Parameters
-    ----------
-    function : callable
-        A Python function.
-
-    Examples
-    --------
-    >>> from attnlib.dense import causal_pairs
-    >>> print_code(causal_pairs)
-    def causal_pairs(m: int) -> int:
-        m = whole_number("m", m, least=0)
-        return m * (m + 1) // 2
-    """
-    source = inspect.getsource(function).rstrip()
-    definition, lines = ast.parse(source).body[0], source.splitlines()
-    if ast.get_docstring(definition) is not None:
-        docstring = definition.body[0]
-        del lines[docstring.lineno - 1 : docstring.end_lineno]
-    print("\n".join(lines))
-
-
 def figure_to_svg(figure: Figure) -> str:
     """Return a Matplotlib figure as SVG text that never changes from run to run.
 
