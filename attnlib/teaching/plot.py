@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlib.teaching.notebook import GRID
+from attnlib.teaching.notebook import COLOURS, GRID
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -215,6 +215,49 @@ def steps_picture(
     top.xaxis.tick_top()
     figure.set_label(alt)
     return figure
+
+
+def balance_picture(
+    values: ArrayLike, weights: ArrayLike, *, labels: Sequence[str], alt: str
+) -> Figure:
+    """Draw values of width 2 as points that pull on the output, each as hard as its weight.
+
+    Parameters
+    ----------
+    values : array_like, shape (S, 2)
+        The values, one point a row.
+    weights : array_like, shape (S,)
+        The weights of one query; a line is as thick as its weight.
+    labels : sequence of str
+        What to print beside each value.
+    alt : str
+        Alternative text: what is seen, for a reader who cannot see it.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure; its label is `alt`.
+    """
+    import matplotlib.pyplot as plt
+
+    values, weights = np.asarray(values, dtype=float), np.asarray(weights, dtype=float)
+    output = weights @ values
+    figure, ax = plt.subplots(figsize=(5.4, 3.6))
+    for value, weight, label in zip(values, weights, labels, strict=True):
+        rope = zip(value, output, strict=True)
+        ax.plot(*rope, color=COLOURS[0], linewidth=16 * weight, alpha=0.4)
+        ax.plot(*value, marker="o", markersize=9, color=COLOURS[0])
+        _print_beside(ax, value, label)
+    ax.plot(*output, marker="D", markersize=9, color=COLOURS[1])
+    _print_beside(ax, output, "output")
+    ax.set(xlabel="entry 0", ylabel="entry 1")
+    ax.margins(0.2, 0.15)
+    figure.set_label(alt)
+    return figure
+
+
+def _print_beside(ax: Axes, point: np.ndarray, text: str) -> None:
+    ax.annotate(text, point, xytext=(10, 0), textcoords="offset points", va="center")
 
 
 def _label_axes(
