@@ -21,6 +21,7 @@ _FLOATS = {
     "numpy": ("float16", "float32", "float64"),
     "torch": ("torch.float16", "torch.bfloat16", "torch.float32", "torch.float64"),
 }
+_FAR = 1 << 50  # positions beyond any array; farther ones mean the same and might overflow
 _NATIVE_FLOATS = frozenset(np.dtype(name) for name in _FLOATS["numpy"])
 
 
@@ -357,7 +358,7 @@ def _checked_attn_mask(mask: Any, query: Any, scores: tuple[int, ...]) -> Any:
             f"attn_mask must broadcast to the scores, {letters} = {scores}, got {shape}; "
             "a mask of real and padded keys, one row per item, is key_mask"
         )
-    return mask
+    return mask if shape else mask.reshape(1)  # engines look at axes
 
 
 def _as_bool(name: str, mask: Any) -> str:
@@ -414,6 +415,7 @@ def _checked_offset(
                 + f", got shape {tuple(offset.shape)}{_shape_advice(lead, enable_gqa)}"
             )
         offset = offset.astype(np.int64) if array_kind(offset) == "numpy" else offset.long()
+        offset = offset.clip(-_FAR, _FAR)
         ones = len(lead) - offset.ndim + 2
         offset = offset.reshape(*offset.shape, *(1,) * ones)
     # An array counts as given whatever it holds: on a GPU its values must not be looked at.
@@ -448,7 +450,7 @@ def _integer(name: str, number: Any) -> int:
     try:
         if isinstance(number, (bool, np.bool_)):
             raise TypeError
-        return operator.index(number)
+        return max(-_FAR, min(operator.index(number), _FAR))
     except TypeError:
         expected = {
             "causal_offset": "an int, or an integer array of shape (*batch)",

@@ -1,0 +1,686 @@
+"""Attention on NumPy arrays, tile by tile, forward and backward.
+
+Layout of this file, from the outside in:
+
+``attention``, ``gradients``
+    The engine's two functions. Small calls take ``_attend_whole``, one tile that holds everything:
+    the equation as it stands in the book. All others are cut into tasks.
+task
+    A block of queries of a few heads. Tasks are independent of each other: each one owns its rows
+    of the output, and runs over the keys that its queries may see.
+tile
+    A range of those keys. Scores live only as long as their tile does, so memory does not grow
+    with L x S: a running maximum and a running sum make softmax out of the pieces (Milakov and
+    Gimelshein 2018; Dao et al. 2022, "FlashAttention").
+
+Three habits keep it exact. Exclusion is a selection, never arithmetic on a large number: an
+excluded score becomes -inf by ``fmin`` with -inf, whatever it was, even NaN. A result that is not
+finite is computed once more with the values selected too (``careful``), so that NaN in a masked
+place cannot get through, at no cost to the calls that have none. And a running maximum starts at
+the lowest float, a running sum at the smallest: a row with nothing to attend then meets neither
+inf - inf nor 0 / 0 and comes out as zeros, while no other row notices. Half precision is cast to
+float32 a tile at a time.
+
+Score tiles are indexed [query, key] everywhere; in memory the query axis is the contiguous one
+(``_Scratch.scores``), because maxima, sums and rescaling then run along contiguous vectors.
+"""
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+import numpy as np
+
+from attnlib.engines._validate import Call
+
+_WHOLE = 1 << 16  # scores in a call up to which cutting it into tasks costs more than it saves
+_TILE = 1 << 17  # scores in a tile of one head: 512 KiB in float32, half of a usual L2 cache
+_QUERIES = 256  # rows of a block
+_KEYS = 512  # keys of a tile, more where the block has fewer rows
+_MOST_KEYS = 4096  # bounds the copy of a tile of keys that half precision needs
+_STAIR = 128  # keys of a tile on the causal diagonal, where half of a square tile is wasted
+_FAR = 1 << 60  # a position beyond every array and every offset
+
+
+def attention(call: Call) -> tuple[np.ndarray, np.ndarray | None]:
+    """Output (…, Hq, L, Ev), and weights (…, Hq, L, S) if they were asked for.
+
+    The call is validated; nothing here raises.
+    """
+    plain = _split_groups(call) if call.groups > 1 else call
+    with np.errstate(all="ignore"):  # inf and NaN travel to the result, where they can be seen
+        result = None
+        if math.prod(plain.score_shape) <= _WHOLE:
+            result = _attend_whole(plain)
+        output, weights = result or _attend_tiled(plain)
+    if call.groups > 1:
+        output = output.reshape(call.output_shape)
+        weights = weights if weights is None else weights.reshape(call.score_shape)
+    return output, weights
+
+
+# --- the call, made uniform -----------------------------------------------------------------------
+
+
+def _split_groups(call: Call) -> Call:
+    """Head axis Hq as two axes (Hkv, G), so that plain broadcasting pairs heads: nothing copied."""
+    groups, heads = call.groups, call.lead[-1] // call.groups
+
+    def split(array: np.ndarray | None) -> np.ndarray | None:
+        if not isinstance(array, np.ndarray) or array.ndim < 3:
+            return array
+        if array.shape[-3] == 1:
+            return np.expand_dims(array, -3)
+        return array.reshape(*array.shape[:-3], heads, groups, *array.shape[-2:])
+
+    return call._replace(
+        query=split(call.query),
+        key=np.expand_dims(call.key, -3),
+        value=np.expand_dims(call.value, -3),
+        attn_mask=split(call.attn_mask),
+        key_mask=split(call.key_mask),
+        causal_offset=split(call.causal_offset),
+        groups=1,
+        lead=(*call.lead[:-1], heads, groups),
+    )
+
+
+def _working_dtype(call: Call) -> np.dtype:
+    """What scores, softmax and sums are computed in."""
+    return np.dtype(np.float64 if call.query.dtype == np.float64 else np.float32)
+
+
+def _swap(array: np.ndarray) -> np.ndarray:
+    return array.swapaxes(-1, -2)
+
+
+# --- a call small enough to be one tile -----------------------------------------------------------
+
+
+def _attend_whole(call: Call) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """The equation in one piece; None where masked values that are not finite need more care."""
+    dtype = _working_dtype(call)
+    query, key, value = (
+        array.astype(dtype, copy=False) for array in (call.query, call.key, call.value)
+    )
+    scores = np.matmul(query, _swap(key))
+    scores *= call.scale
+    if scores.shape[:-2] != call.lead:
+        scores = np.broadcast_to(scores, call.score_shape).copy()
+    if call.softcap is not None:
+        _softcap(scores, call.softcap)
+    has_masks = call.attn_mask is not None or call.key_mask is not None or call.has_band
+    if has_masks:
+        _mask_whole(scores, call)
+    limits = np.finfo(dtype)
+    scores -= np.maximum.reduce(scores, axis=-1, keepdims=True, initial=limits.min)
+    weights = np.exp(scores, out=scores)
+    total = np.add.reduce(weights, axis=-1, keepdims=True, initial=limits.tiny)
+    output = np.matmul(weights, value)
+    output /= total
+    if has_masks and not (np.isfinite(total).all() and np.isfinite(output).all()):
+        return None
+    if call.return_weights:
+        weights /= total
+        return _cast(output, call), _cast(weights, call)
+    return _cast(output, call), None
+
+
+def _cast(result: np.ndarray, call: Call) -> np.ndarray:
+    return result.astype(call.query.dtype, copy=False)
+
+
+def _softcap(scores: np.ndarray, cap: float, slope: np.ndarray | None = None) -> None:
+    """c tanh(score / c), in place; its derivative, 1 - tanh², goes to ``slope``."""
+    scores /= cap
+    np.tanh(scores, out=scores)
+    if slope is not None:
+        np.square(scores, out=slope)
+        np.subtract(1, slope, out=slope)
+    scores *= cap
+
+
+def _mask_whole(scores: np.ndarray, call: Call) -> None:
+    """Add the float mask and set what is excluded to -inf, in place."""
+    dtype = scores.dtype
+    mask = call.attn_mask
+    if mask is not None and mask.dtype != bool:
+        scores += _as_bias(mask, dtype)
+        mask = ~np.isneginf(mask)
+    for allowed in (mask, call.key_mask):
+        if allowed is not None:
+            np.fmin(scores, _switch(allowed, dtype), out=scores)
+    if call.has_band:
+        np.fmin(scores, _band_of_whole(call, dtype), out=scores)
+
+
+def _band_of_whole(call: Call, dtype: np.dtype) -> np.ndarray:
+    size, offset = call.score_shape[-2:], call.causal_offset
+    if isinstance(offset, int):
+        return _band_switch(*size, *_band(call, offset), dtype)
+    low, high = _band(call, 0)
+    distance = _distances(*size) - offset
+    return _switch((low <= distance) & (distance <= high), dtype)
+
+
+# --- masks ----------------------------------------------------------------------------------------
+
+
+def _switch(allowed: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """+inf where allowed, -inf where not: ``fmin`` of scores and this excludes.
+
+    ``fmin`` passes over NaN, so that it selects: -inf whatever the score was. An allowed NaN
+    becomes +inf, which makes its row NaN all the same.
+    """
+    switch = np.subtract(allowed, 0.5, dtype=dtype)
+    switch *= np.inf  # np.where is ten times slower where the mask has no pattern
+    return switch
+
+
+def _distances(rows: int, keys: int) -> np.ndarray:
+    """j - i for every pair."""
+    return np.arange(keys) - np.arange(rows)[:, None]
+
+
+@lru_cache(maxsize=8)
+def _band_switch(rows: int, keys: int, low: int, high: int, dtype: np.dtype) -> np.ndarray:
+    """The switch of low <= j - i <= high; kept, since the tiles on a diagonal are all alike."""
+    distance = _distances(rows, keys)
+    switch = _switch((low <= distance) & (distance <= high), dtype)
+    switch.flags.writeable = False
+    return switch
+
+
+def _band(call: Call, offset: int) -> tuple[int, int]:
+    """Query i sees key j if low <= j - i <= high."""
+    low = -_FAR if call.left is None else offset - call.left
+    high = _FAR if call.right is None else offset + call.right
+    return low, high
+
+
+def _as_bias(mask: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """A float mask in the working dtype; a finite entry stays finite, only -inf excludes."""
+    if mask.dtype.itemsize <= dtype.itemsize:
+        return mask
+    limits = np.finfo(dtype)
+    bias = np.clip(mask, limits.min, limits.max).astype(dtype)
+    np.copyto(bias, mask, where=np.isinf(mask), casting="same_kind")
+    return bias
+
+
+# --- tasks and tiles ------------------------------------------------------------------------------
+
+
+class _Task(NamedTuple):
+    """A block of queries of some heads, and the keys that they may see."""
+
+    group: tuple[int | slice, ...]
+    """Index into the leading axes; offsets and key masks are the same throughout a group."""
+    start: int
+    stop: int
+    """The queries, [start, stop)."""
+    low: int
+    high: int
+    """Row r of the block sees key j if r + low <= j <= r + high."""
+    first: int
+    last: int
+    """The keys that some row may see, [first, last)."""
+    real: np.ndarray | None
+    """The key mask (S,), where it excludes one of these keys."""
+
+
+class _Tile(NamedTuple):
+    """A range of keys, and the rows of the block that see one of them."""
+
+    keys: slice
+    rows: slice
+    edge: slice | None
+    """Those of these rows, counted from the first, that do not see all of these keys."""
+    low: int
+    high: int
+    """The band within the edge: low <= j - i <= high."""
+
+
+def _broadcast(call: Call) -> Call:
+    """Every array with all leading axes, by views."""
+
+    def full(array: np.ndarray | None, *last: int) -> np.ndarray | None:
+        return array if array is None else np.broadcast_to(array, (*call.lead, *last))
+
+    offset = call.causal_offset
+    (length, width), (keys, value_width) = call.query.shape[-2:], call.value.shape[-2:]
+    return call._replace(
+        query=full(call.query, length, width),
+        key=full(call.key, keys, width),
+        value=full(call.value, keys, value_width),
+        attn_mask=full(call.attn_mask, length, keys),
+        key_mask=full(call.key_mask, 1, keys),
+        causal_offset=offset if isinstance(offset, int) else full(offset, 1, 1),
+    )
+
+
+def _block_rows(call: Call) -> int:
+    """Queries in a block: fewer where a window is narrow, since a block sees window + rows keys."""
+    rows = _QUERIES
+    if call.left is not None and call.right is not None:
+        span = call.left + call.right + 1
+        rows = max(1, _QUERIES // 8, min(rows, span // 4))
+    return min(rows, call.query.shape[-2])
+
+
+def _tile_keys(rows: int) -> int:
+    return max(_KEYS, min(_MOST_KEYS, _TILE // rows))
+
+
+def _tasks(call: Call) -> list[_Task]:
+    """Cut a call, as ``_broadcast`` returns it, into tasks; those with most keys come first."""
+    length, keys = call.score_shape[-2:]
+    rows = _block_rows(call)
+    tasks = []
+    for group in _groups(call, rows * min(keys, _tile_keys(rows))):
+        offset = call.causal_offset
+        if not isinstance(offset, int):
+            offset = int(_any_item(offset[group])[0])
+        low, high = _band(call, offset)
+        real = None if call.key_mask is None else _any_item(call.key_mask[group])
+        begin, end = (0, keys) if real is None else _true_range(real)
+        for start in range(0, length, rows):
+            stop = min(start + rows, length)
+            first, last = max(begin, start + low), min(end, stop + high)
+            holes = None if real is None or real[first:last].all() else real
+            tasks.append(_Task(group, start, stop, start + low, start + high, first, last, holes))
+    return sorted(tasks, key=lambda task: task.first - task.last)
+
+
+def _groups(call: Call, scores_per_head: int) -> Iterator[tuple[int | slice, ...]]:
+    """Index the leading axes so that the heads of a group fill a tile, and share their masks."""
+    lead = call.lead
+    pinned = max(_varying_axes(call.key_mask), _varying_axes(call.causal_offset))
+    axis, heads = len(lead), 1
+    while axis > pinned and heads * lead[axis - 1] * scores_per_head <= _TILE:
+        axis -= 1
+        heads *= lead[axis]
+    if axis == pinned:
+        yield from np.ndindex(lead[:axis])
+        return
+    step = max(1, _TILE // (heads * scores_per_head))
+    for outer in np.ndindex(lead[: axis - 1]):
+        for start in range(0, lead[axis - 1], step):
+            yield (*outer, slice(start, start + step))
+
+
+def _varying_axes(array: np.ndarray | int | None) -> int:
+    """Up to which leading axis the items differ."""
+    if not isinstance(array, np.ndarray):
+        return 0
+    varying = [
+        axis for axis in range(array.ndim - 2) if array.strides[axis] and array.shape[axis] > 1
+    ]
+    return max(varying, default=-1) + 1
+
+
+def _any_item(array: np.ndarray) -> np.ndarray:
+    """The last axis of an array that is constant over all others."""
+    return array[(0,) * (array.ndim - 1)]
+
+
+def _true_range(mask: np.ndarray) -> tuple[int, int]:
+    """[first, last) of the True entries."""
+    if not mask.any():
+        return 0, 0
+    return int(mask.argmax()), len(mask) - int(mask[::-1].argmax())
+
+
+def _tiles(task: _Task) -> Iterator[_Tile]:
+    """The keys of a task in tiles: wide ones, then steps down the staircase of the diagonal."""
+    rows = task.stop - task.start
+    widest = _tile_keys(rows)
+    start, last = task.first, task.last
+    while start < last:
+        if task.low > -_FAR // 2 and last - start <= widest:
+            stop = last  # a narrow window is one strip
+        elif start < task.high:
+            stop = min(start + widest, last, task.high)
+        else:
+            stop = min(start + _STAIR, last)
+        yield _tile(rows, start, stop, task.low, task.high)
+        start = stop
+
+
+def _tile(rows: int, start: int, stop: int, low: int, high: int) -> _Tile:
+    """Keys [start, stop) against the rows of a block in which row r sees r + low … r + high."""
+    first, last = max(0, start - high), min(rows, stop - low)
+    clear_first, clear_last = max(first, stop - 1 - high), min(last, start - low + 1)
+    if clear_first >= clear_last or first < clear_first < clear_last < last:
+        edge = slice(0, last - first)
+    elif clear_first > first:
+        edge = slice(0, clear_first - first)
+    elif clear_last < last:
+        edge = slice(clear_last - first, last - first)
+    else:
+        edge = None
+    shift = first + (edge.start if edge else 0) - start
+    # Bounds beyond the tile are all the same bound: equal edges then share one switch.
+    low, high = max(low + shift, -rows), min(high + shift, stop - start)
+    return _Tile(slice(start, stop), slice(first, last), edge, low, high)
+
+
+# --- forward --------------------------------------------------------------------------------------
+
+
+class _Scratch:
+    """Buffers, by name, that are used again for each tile."""
+
+    def __init__(self, call: Call):
+        self.dtype = _working_dtype(call)
+        # A mask is read fastest along its keys, everything else along the queries.
+        self._by_key = call.attn_mask is None
+        self._flat: dict[str, np.ndarray] = {}
+
+    def array(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+        size = math.prod(shape)
+        flat = self._flat.get(name)
+        if flat is None or flat.size < size:
+            flat = self._flat[name] = np.empty(size, self.dtype)
+        return flat[:size].reshape(shape)
+
+    def scores(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+        """A tile indexed [query, key]."""
+        if not self._by_key:
+            return self.array(name, shape)
+        return _swap(self.array(name, (*shape[:-2], shape[-1], shape[-2])))
+
+
+class _Softmax(NamedTuple):
+    """Statistics of a block's rows, (…, rows, 1): weights are exp(score - top) / total."""
+
+    top: np.ndarray
+    total: np.ndarray
+    careful: bool
+
+
+def _attend_tiled(call: Call) -> tuple[np.ndarray, np.ndarray | None]:
+    call = _broadcast(call)
+    output = np.empty(call.output_shape, call.query.dtype)
+    weights = np.zeros(call.score_shape, call.query.dtype) if call.return_weights else None
+    scratch = _Scratch(call)
+    for task in _tasks(call):
+        rows = (*task.group, ..., slice(task.start, task.stop), slice(None))
+        output[rows], softmax = _attend(call, task, scratch)
+        if weights is not None:
+            _write_weights(call, task, softmax, weights[rows], scratch)
+    return output, weights
+
+
+def _attend(call: Call, task: _Task, scratch: _Scratch) -> tuple[np.ndarray, _Softmax]:
+    """Output and softmax statistics of one task, with care if need be."""
+    output, softmax = _attend_tiles(call, task, scratch, careful=False)
+    if np.isfinite(output).all() and np.isfinite(softmax.total).all():
+        return output, softmax
+    return _attend_tiles(call, task, scratch, careful=True)
+
+
+def _attend_tiles(
+    call: Call, task: _Task, scratch: _Scratch, careful: bool
+) -> tuple[np.ndarray, _Softmax]:
+    """Softmax over all keys of a task without ever having all scores: the running form.
+
+    When the maximum rises, everything summed so far shrinks by exp(old maximum - new maximum).
+    """
+    query = _scaled_query(call, task, scratch)
+    row_shape = (*query.shape[:-1], 1)
+    limits = np.finfo(scratch.dtype)
+    top = np.full(row_shape, limits.min, scratch.dtype)
+    total = np.full(row_shape, limits.tiny, scratch.dtype)
+    output = scratch.array("output", (*query.shape[:-1], call.value.shape[-1]))
+    output[...] = 0
+    for tile in _tiles(task):
+        exclusions = _exclusions(call, task, tile, scratch.dtype, careful)
+        if exclusions is None:
+            continue
+        scores = _scores(call, task, tile, query, exclusions, scratch)
+        old, new = top[..., tile.rows, :], scores.max(axis=-1, keepdims=True)
+        np.maximum(old, new, out=new)
+        scores -= new
+        weights = np.exp(scores, out=scores)
+        values = _operand(call.value, task, tile.keys, scratch.dtype)
+        if careful:
+            added = _selected_product(weights, values, _allowed(exclusions, weights.shape))
+        else:
+            added = np.matmul(weights, values)
+        shrink = np.exp(old - new)
+        total[..., tile.rows, :] *= shrink
+        total[..., tile.rows, :] += weights.sum(axis=-1, keepdims=True)
+        output[..., tile.rows, :] *= shrink
+        output[..., tile.rows, :] += added
+        old[...] = new
+    output /= total
+    return output, _Softmax(top, total, careful)
+
+
+def _write_weights(
+    call: Call, task: _Task, softmax: _Softmax, weights: np.ndarray, scratch: _Scratch
+) -> None:
+    """One task's rows of the weights, from scores computed once more, into zeros."""
+    query = _scaled_query(call, task, scratch)
+    for tile in _tiles(task):
+        exclusions = _exclusions(call, task, tile, scratch.dtype, softmax.careful)
+        if exclusions is None:
+            continue
+        tile_weights = _scores(call, task, tile, query, exclusions, scratch)
+        tile_weights -= softmax.top[..., tile.rows, :]
+        np.exp(tile_weights, out=tile_weights)
+        tile_weights /= softmax.total[..., tile.rows, :]
+        if softmax.careful:
+            tile_weights[~_allowed(exclusions, tile_weights.shape)] = 0
+        weights[..., tile.rows, tile.keys] = tile_weights
+
+
+def _scaled_query(call: Call, task: _Task, scratch: _Scratch) -> np.ndarray:
+    """The block's queries times the scale, so that products with keys are scores."""
+    block = call.query[task.group][..., task.start : task.stop, :]
+    scaled = scratch.array("query", block.shape)
+    return np.multiply(block, call.scale, out=scaled, dtype=scratch.dtype)
+
+
+def _operand(array: np.ndarray, task: _Task, keys: slice, dtype: np.dtype) -> np.ndarray:
+    """Rows of key or value as matrix products take them fastest: one dtype, unit stride."""
+    tile = array[task.group][..., keys, :]
+    # Heads that share it keep sharing it: a broadcast axis becomes an axis of one.
+    tile = tile[tuple(slice(0, 1 if stride == 0 else None) for stride in tile.strides[:-2])]
+    return np.ascontiguousarray(tile, dtype) if _needs_copy(tile, dtype) else tile
+
+
+def _needs_copy(tile: np.ndarray, dtype: np.dtype) -> bool:
+    row, entry = tile.strides[-2:]
+    return tile.dtype != dtype or entry != dtype.itemsize or row < tile.shape[-1] * entry
+
+
+def _scores(
+    call: Call,
+    task: _Task,
+    tile: _Tile,
+    query: np.ndarray,
+    exclusions: list["_Exclusion"],
+    scratch: _Scratch,
+    slope: np.ndarray | None = None,
+) -> np.ndarray:
+    """Scores of a tile, -inf where excluded; the softcap's slope goes to ``slope``."""
+    key = _operand(call.key, task, tile.keys, scratch.dtype)
+    query = query[..., tile.rows, :]
+    scores = scratch.scores("scores", (*query.shape[:-1], key.shape[-2]))
+    np.matmul(query, _swap(key), out=scores)
+    if call.softcap is not None:
+        _softcap(scores, call.softcap, slope)
+    bias = _mask_tile(call, task, tile)
+    if bias is not None and bias.dtype != bool:
+        scores += _as_bias(bias, scratch.dtype)
+    for exclusion in exclusions:
+        part = scores[..., exclusion.rows, :]
+        np.fmin(part, exclusion.switch, out=part)
+    return scores
+
+
+class _Exclusion(NamedTuple):
+    rows: slice
+    """Rows of the tile; in all others every pair is allowed."""
+    switch: np.ndarray
+    """What ``_switch`` makes of allowed, (…, rows, keys) or broadcasting to that."""
+
+
+def _exclusions(
+    call: Call, task: _Task, tile: _Tile, dtype: np.dtype, careful: bool
+) -> list[_Exclusion] | None:
+    """What must be excluded from a tile, piece by piece; None if that is all of it.
+
+    The -inf of a float mask excludes by being added, and needs to be here only for careful work.
+    """
+    exclusions = []
+    if tile.edge is not None:
+        rows, keys = tile.edge.stop - tile.edge.start, tile.keys.stop - tile.keys.start
+        switch = _band_switch(rows, keys, tile.low, tile.high, dtype)
+        exclusions.append(_Exclusion(tile.edge, switch))
+    mask = _mask_tile(call, task, tile)
+    if mask is not None and mask.dtype != bool:
+        if mask.max(initial=-np.inf) == -np.inf:
+            return None
+        mask = ~np.isneginf(mask) if careful else None
+    for allowed in (mask, None if task.real is None else task.real[tile.keys]):
+        if allowed is not None and not allowed.all():
+            if not allowed.any():
+                return None
+            exclusions.append(_Exclusion(slice(None), _switch(allowed, dtype)))
+    return exclusions
+
+
+def _mask_tile(call: Call, task: _Task, tile: _Tile) -> np.ndarray | None:
+    if call.attn_mask is None:
+        return None
+    mask = call.attn_mask[task.group][..., task.start : task.stop, :][..., tile.rows, tile.keys]
+    # What all heads, rows or keys share is looked at once.
+    return mask[tuple(slice(0, 1 if stride == 0 else None) for stride in mask.strides)]
+
+
+# --- careful work, for values that are not finite -------------------------------------------------
+
+
+def _allowed(exclusions: list[_Exclusion], shape: tuple[int, ...]) -> np.ndarray:
+    """The exclusions of a tile as one boolean array."""
+    allowed = np.ones(shape, bool)
+    for exclusion in exclusions:
+        allowed[..., exclusion.rows, :] &= exclusion.switch > 0
+    return allowed
+
+
+def _selected_product(left: np.ndarray, right: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    """``left @ right`` over allowed pairs alone: what stands elsewhere cannot matter, even NaN.
+
+    A zero weight does not do, since 0 times NaN or inf is NaN. So rows of ``right`` that are not
+    finite leave the product and are added one at a time, where they are allowed.
+    """
+    suspect = ~np.isfinite(right).all(axis=-1, keepdims=True)
+    product = np.matmul(np.where(allowed, left, 0), np.where(suspect, 0, right))
+    for j in np.flatnonzero(suspect.any(axis=tuple(range(suspect.ndim - 2)))):
+        with_row = left[..., :, j, None] * np.where(suspect, right, 0)[..., j, None, :]
+        product += np.where(allowed[..., :, j, None], with_row, 0)
+    return product
+
+
+# --- backward -------------------------------------------------------------------------------------
+
+
+def gradients(call: Call, grad_output: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Gradients of query, key and value, each in the shape and dtype of its array in ``call``.
+
+    With weights P, output O and its gradient dO: dV = Pᵀ dO, dP = dO Vᵀ,
+    dS = P (dP - rowsum(dO O)), dQ = scale dS K, dK = scale dSᵀ Q. P is recomputed tile by tile
+    from the log-sum-exp of each row, so that no score matrix is kept.
+    """
+    plain = _split_groups(call) if call.groups > 1 else call
+    grad_output = grad_output.reshape(plain.output_shape)
+    with np.errstate(all="ignore"):
+        results = _backward(plain, grad_output, careful=False)
+        if not all(np.isfinite(result).all() for result in results):
+            results = _backward(plain, grad_output, careful=True)
+    arrays = (call.query, call.key, call.value)
+    return tuple(
+        result.reshape(array.shape).astype(array.dtype, copy=False)
+        for result, array in zip(results, arrays, strict=True)
+    )
+
+
+def _backward(call: Call, grad_output: np.ndarray, careful: bool) -> list[np.ndarray]:
+    scratch = _Scratch(call)
+    axes = len(call.lead) + 2
+    sums = [
+        np.zeros((1,) * (axes - array.ndim) + array.shape, scratch.dtype)
+        for array in (call.query, call.key, call.value)
+    ]
+    if math.prod(call.score_shape):
+        call = _broadcast(call)
+        for task in _tasks(call):
+            _backward_task(call, task, grad_output, sums, scratch, careful)
+    return sums
+
+
+def _backward_task(
+    call: Call,
+    task: _Task,
+    grad_output: np.ndarray,
+    sums: list[np.ndarray],
+    scratch: _Scratch,
+    careful: bool,
+) -> None:
+    """Add what one block of queries contributes to the gradients."""
+    grad_query, grad_key, grad_value = sums
+    block = slice(task.start, task.stop)
+    grad_rows = np.ascontiguousarray(grad_output[task.group][..., block, :], scratch.dtype)
+    output, softmax = _attend(call, task, scratch)
+    mean = (grad_rows * output).sum(axis=-1, keepdims=True)
+    log_sum = softmax.top + np.log(softmax.total)
+    query = _scaled_query(call, task, scratch)
+    for tile in _tiles(task):
+        exclusions = _exclusions(call, task, tile, scratch.dtype, careful)
+        if exclusions is None:
+            continue
+        key = _operand(call.key, task, tile.keys, scratch.dtype)
+        value = _operand(call.value, task, tile.keys, scratch.dtype)
+        shape = (*query[..., tile.rows, :].shape[:-1], key.shape[-2])
+        slope = None if call.softcap is None else scratch.scores("slope", shape)
+        weights = _scores(call, task, tile, query, exclusions, scratch, slope)
+        weights -= log_sum[..., tile.rows, :]
+        np.exp(weights, out=weights)
+        rows = grad_rows[..., tile.rows, :]
+        grad_scores = scratch.scores("grad_scores", shape)
+        np.matmul(rows, _swap(value), out=grad_scores)
+        grad_scores -= mean[..., tile.rows, :]
+        grad_scores *= weights
+        if slope is not None:
+            grad_scores *= slope
+        if careful:
+            allowed = _allowed(exclusions, shape)
+            product = partial(_selected_product, allowed=allowed)
+            product_by_key = partial(_selected_product, allowed=_swap(allowed))
+        else:
+            product = product_by_key = np.matmul
+        keys = tile.keys
+        _add(grad_value, task.group, keys, product_by_key(_swap(weights), rows))
+        _add(
+            grad_key, task.group, keys, product_by_key(_swap(grad_scores), query[..., tile.rows, :])
+        )
+        added = product(grad_scores, key)
+        added *= call.scale
+        seen = slice(task.start + tile.rows.start, task.start + tile.rows.stop)
+        _add(grad_query, task.group, seen, added)
+
+
+def _add(total: np.ndarray, group: tuple[int | slice, ...], rows: slice, added: np.ndarray) -> None:
+    """Add to the rows of a gradient, summed over the axes that its array was broadcast along."""
+    index = tuple(
+        entry if size > 1 else 0 if isinstance(entry, int) else slice(None)
+        for entry, size in zip(group, total.shape, strict=False)
+    )
+    target = total[index][..., rows, :]
+    shared = tuple(axis for axis in range(target.ndim - 2) if target.shape[axis] == 1)
+    target += added.sum(axis=shared, keepdims=True) if shared else added
