@@ -137,18 +137,13 @@ def heatmaps(
     return figure
 
 
-def patterns(
-    masks: Sequence[ArrayLike],
-    *,
-    alt: str,
-    titles: Sequence[str],
-) -> Figure:
+def patterns(masks: Sequence[ArrayLike], *, alt: str, titles: Sequence[str]) -> Figure:
     """Draw which pairs several kinds of attention look at, side by side.
 
     Parameters
     ----------
     masks : sequence of array_like of bool, each of shape (L, S)
-        True = the pair is looked at (drawn blue); other pairs are grey and hatched.
+        True = the pair is looked at: a dark cell.  Other cells are light.
     alt : str
         Alternative text: what is seen, for a reader who cannot see it.
     titles : sequence of str
@@ -160,16 +155,16 @@ def patterns(
         The figure; its label is `alt`.
     """
     import matplotlib.pyplot as plt
+    from matplotlib.colors import ListedColormap
 
-    arrays = [np.asarray(mask, dtype=bool) for mask in masks]
-    figure, axes = plt.subplots(1, len(arrays), figsize=(2.3 * len(arrays), 2.6), squeeze=False)
-    for number, (ax, array) in enumerate(zip(axes[0], arrays, strict=True)):
-        ax.imshow(0.7 * array, vmin=0.0, vmax=1.0, cmap="Blues")
+    size = (1.75 * len(masks), 2.2)
+    figure, axes = plt.subplots(1, len(masks), figsize=size, squeeze=False)
+    for number, (ax, mask) in enumerate(zip(axes[0], masks, strict=True)):
+        array = np.asarray(mask, dtype=float)
+        ax.imshow(array, vmin=0.0, vmax=1.0, cmap=ListedColormap([EXCLUDED, COLOURS[0]]))
         ax.set_title(titles[number])
         _label_axes(ax, array.shape, None, None, first=number == 0)
-        for axis, size in ((ax.yaxis, array.shape[0]), (ax.xaxis, array.shape[1])):
-            axis.set_ticks(range(0, size, 2 if size > LARGEST_PRINTED // 2 else 1))
-        _grey_out(ax, array)
+        _rule_cells(ax, array.shape)
     figure.set_label(alt)
     return figure
 
@@ -279,6 +274,14 @@ def _label_axes(
         ax.set_ylabel("query position" if query_labels is None else "query")
     ax.spines[:].set(visible=True, color=GRID)  # a frame: weights near 0 look like the page
     ax.tick_params(length=0)
+
+
+def _rule_cells(ax: Axes, shape: tuple[int, int]) -> None:
+    """Draw lines between the cells, so that they can be counted; label every third of many."""
+    for axis, size, rule in ((ax.yaxis, shape[0], ax.axhline), (ax.xaxis, shape[1], ax.axvline)):
+        axis.set_ticks(range(0, size, 3 if size > 6 else 1))
+        for edge in range(1, size):
+            rule(edge - 0.5, color=LIGHT_TEXT, linewidth=0.6)
 
 
 def _grey_out(ax: Axes, visible: np.ndarray) -> None:
