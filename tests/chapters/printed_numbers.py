@@ -36,8 +36,8 @@ class PrintedNumber:
 # also announce a result ("the solution 3.1") makes a label only with a capital.
 _LABELLED = (
     "(?i:chapter|section|exercise|figure|table|equation|listing|show solution)s?|"
-    "(?:Solution|Hint|Example|Definition|Law|Theorem|Proposition|Lemma|Corollary|Remark|Mistake|"
-    "Algorithm|Fact|Check)s?"
+    "(?:Solution|Hint|Example|Definition|Law|Theorem|Proposition|Lemma|Corollary|Remark|"
+    "Common mistake|Mistake|Algorithm|Fact|Check)s?"
 )
 _VERSIONED = "NumPy|PyTorch|torch|Python|Matplotlib|IPython|CUDA|OpenBLAS|[Vv]ersion|CC BY"
 _NO_NUMBER = [

@@ -41,7 +41,7 @@ def test_results_in_prose_math_and_tables_are_found(text, expected):
     [
         "2 × 2 and 4 × d, since 2017, 1,200 words",
         "## 1.2 The scale",
-        "Exercises 1.2, 1.3 and 1.4; Section 3.4; Figure 2.1",
+        "Exercises 1.2, 1.3 and 1.4; Section 3.4; Figure 2.1; **Common mistake 2.1**",
         r"\tag{1.2}, as (1.2) says",
         "NumPy 1.26, torch 2.13.0, version 2.1, CC BY 4.0",
         "[text](page_0.5.md), https://example.org/0.5, arXiv:1706.03762, doi 10.1000/0.5",
