@@ -18,11 +18,12 @@ def weights(head, token, visible=3):
 
 def output(head, token, visible=3):
     """The exact output of a head."""
-    return weighted_sum(weights(head, token, visible), VALUES[head])
+    return weighted_sum(weights(head, token, visible), VALUES[head][:visible])
 
 
 def weighted_sum(row, matrix):
-    return [sum(w * x for w, x in zip(row, column, strict=False)) for column in zip(*matrix)]  # noqa: B905
+    columns = zip(*matrix, strict=True)
+    return [sum(w * x for w, x in zip(row, column, strict=True)) for column in columns]
 
 
 def merged(token):
