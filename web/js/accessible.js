@@ -1,0 +1,15 @@
+// Small repairs to the theme's markup, so that what a screen reader says is what is seen.
+document.addEventListener("DOMContentLoaded", () => {
+  const labelled = "summary[aria-label], .search-button-field[aria-label]";
+  for (const element of document.querySelectorAll(labelled)) {
+    if (element.textContent.trim()) element.removeAttribute("aria-label");
+  }
+  for (const element of document.querySelectorAll(".citation-list[role], .citation[role]")) {
+    element.removeAttribute("role");
+  }
+  const sidebar = document.querySelector(".bd-sidebar-primary");
+  if (sidebar && !sidebar.closest("nav")) {
+    sidebar.setAttribute("role", "navigation");
+    sidebar.setAttribute("aria-label", "Book");
+  }
+});
