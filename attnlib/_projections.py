@@ -31,6 +31,14 @@ def head_width(d_model: Any, num_heads: int) -> int:
     return d_model // num_heads
 
 
+def usual_shapes(d_model: Any, Hq: int, Hkv: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of all weights and biases when D = Hq·E."""
+    D, E = d_model, head_width(d_model, Hq)
+    columns = {"q": Hq * E, "k": Hkv * E, "v": Hkv * E, "o": D}
+    weights = {f"w_{letter}": (D, width) for letter, width in columns.items()}
+    return weights | {f"b_{letter}": (width,) for letter, width in columns.items()}
+
+
 def weights_of_torch_module(module: Any) -> dict[str, Any]:
     """The weights of a ``torch.nn.MultiheadAttention`` as ``x @ W`` wants them.
 
@@ -70,6 +78,15 @@ def as_tensor(weight: Any) -> Any:
     if array_kind(weight) == "torch":
         return weight.detach()
     return torch.from_numpy(np.require(weight, requirements=("C", "W")))
+
+
+def numpy_copy(weight: Any) -> np.ndarray:
+    """A torch weight as a new NumPy array of its dtype."""
+    if str(weight.dtype) == "torch.bfloat16":
+        raise TypeError(
+            "module: its weights are bfloat16, which NumPy does not have; pass module.float()"
+        )
+    return weight.detach().cpu().numpy().copy(order="C")
 
 
 def checked_heads(num_heads: Any, num_kv_heads: Any) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """Chapter 4: several heads attend in parallel, each in its own sub-space.
 
 The axis letters are those of the notation page: `L` queries, `D` model width, `E` width of one
-head, `H` heads (the book writes τ for H and d_h for E).
+head, `H` heads (the book writes τ for H and d_h for E).  `MultiHeadAttention` tells apart `Hq`
+query heads and `Hkv` key/value heads, `S` keys and `Ev` width of a value; `B` is the batch.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike
 from attnlib._arrays import float_arrays, whole_number
 from attnlib._projections import (
     BIASES,
+    WEIGHTS,
     as_tensor,
     check_cache,
     check_fits_torch_module,
@@ -21,7 +23,8 @@ from attnlib._projections import (
     check_weights,
     checked_heads,
     checked_inputs,
-    head_width,
+    numpy_copy,
+    usual_shapes,
     weights_of_torch_module,
 )
 from attnlib.engines._validate import array_kind
@@ -440,12 +443,13 @@ class MultiHeadAttention:
         (12, 12)
         """
         Hq, Hkv = checked_heads(num_heads, num_kv_heads)
-        D, E = d_model, head_width(d_model, Hq)
+        shapes = usual_shapes(d_model, Hq, Hkv)
         rng = np.random.default_rng(seed)
-        shapes = {"w_q": (D, Hq * E), "w_k": (D, Hkv * E), "w_v": (D, Hkv * E), "w_o": (Hq * E, D)}
-        drawn = {name: rng.normal(0, D**-0.5, shape) for name, shape in shapes.items()}
-        if bias:
-            drawn |= {f"b_{name[-1]}": rng.normal(0, D**-0.5, n) for name, (_, n) in shapes.items()}
+        drawn = {
+            name: rng.normal(0, d_model**-0.5, shape)
+            for name, shape in shapes.items()
+            if bias or name in WEIGHTS
+        }
         return cls(**drawn, num_heads=Hq, num_kv_heads=Hkv)
 
     @classmethod
@@ -481,11 +485,7 @@ class MultiHeadAttention:
         True
         """
         tensors = weights_of_torch_module(module)
-        if str(module.out_proj.weight.dtype) == "torch.bfloat16":
-            raise TypeError(
-                "module: its weights are bfloat16, which NumPy does not have; pass module.float()"
-            )
-        arrays = {name: tensor.cpu().numpy().copy(order="C") for name, tensor in tensors.items()}
+        arrays = {name: numpy_copy(tensor) for name, tensor in tensors.items()}
         return cls(**arrays, num_heads=module.num_heads)
 
     def to_torch(self) -> Any:
