@@ -1,0 +1,31 @@
+"""Settings for every test: reproducible examples, and a line that says what this machine lacks."""
+
+from __future__ import annotations
+
+import hypothesis
+import pytest
+
+from tests.kinds import KINDS, absent_kinds
+
+# The same examples on every run and every machine; pytest --hypothesis-profile=explore draws new.
+hypothesis.settings.register_profile("reproducible", derandomize=True, deadline=None, database=None)
+hypothesis.settings.register_profile("explore", deadline=None, max_examples=1000, print_blob=True)
+hypothesis.settings.load_profile("reproducible")
+
+
+def pytest_report_header() -> list[str]:
+    return [
+        "array kinds: " + ", ".join(map(str, KINDS)),
+        "absent: " + (", ".join(absent_kinds()) or "nothing"),
+    ]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that asks for `kind` once for each kind of array that is present."""
+    if "kind" in metafunc.fixturenames and not _parametrized(metafunc, "kind"):
+        metafunc.parametrize("kind", KINDS, ids=str)
+
+
+def _parametrized(metafunc: pytest.Metafunc, name: str) -> bool:
+    given = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    return any(name in ([names] if isinstance(names, str) else names) for names in given)
