@@ -35,9 +35,9 @@ class PrintedNumber:
 # What is no number is blanked out first; blanks keep every position as it is. A word that could
 # also announce a result ("the solution 3.1") makes a label only with a capital.
 _LABELLED = (
-    "(?i:chapter|section|exercise|figure|table|equation|listing|show solution)s?|"
+    "(?i:chapter|section|exercise|figure|table|equation|listing|show solution|common mistake)s?|"
     "(?:Solution|Hint|Example|Definition|Law|Theorem|Proposition|Lemma|Corollary|Remark|"
-    "Common mistake|Mistake|Algorithm|Fact|Check)s?"
+    "Mistake|Algorithm|Fact|Check)s?"
 )
 _VERSIONED = "NumPy|PyTorch|torch|Python|Matplotlib|IPython|CUDA|OpenBLAS|[Vv]ersion|CC BY"
 _NO_NUMBER = [
@@ -135,7 +135,7 @@ _FACTOR_OF = re.compile(r"\bfactor of (?:about |nearly |almost )?\$?$", re.IGNOR
 _CUT_OFF = re.compile(r" ?(?:…|\.\.\.|\\l?dots)")
 _PERCENT = re.compile(r"\s*(?:\\?%|per ?cent\b)")
 _TIMES = re.compile(
-    r"[- ]times\b|-fold\b|\s*\\times\s*\$"
+    r"[- ]times\b(?!\s*(?:[\d$`]|infinity))|-fold\b|\s*\\times\s*\$"
     r"|\s?×(?!\s*(?:[\d(√\\]|[A-Za-z]\b|[A-Za-z]_))"  # "4× faster", but not "4 × d" or "4 × 3"
 )
 

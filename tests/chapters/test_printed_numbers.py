@@ -39,7 +39,7 @@ def test_results_in_prose_math_and_tables_are_found(text, expected):
 @pytest.mark.parametrize(
     "text",
     [
-        "2 × 2 and 4 × d, since 2017, 1,200 words",
+        "2 × 2 and 4 × d, 2 times 3, 0 times infinity, since 2017, 1,200 words",
         "## 1.2 The scale",
         "Exercises 1.2, 1.3 and 1.4; Section 3.4; Figure 2.1; **Common mistake 2.1**",
         r"\tag{1.2}, as (1.2) says",
