@@ -237,22 +237,20 @@ def balance_picture(
 
     values, weights = np.asarray(values, dtype=float), np.asarray(weights, dtype=float)
     output = weights @ values
+    centred = {"ha": "center", "va": "center"}
     figure, ax = plt.subplots(figsize=(5.4, 3.6))
     for value, weight, label in zip(values, weights, labels, strict=True):
         rope = zip(value, output, strict=True)
         ax.plot(*rope, color=COLOURS[0], linewidth=16 * weight, alpha=0.4)
         ax.plot(*value, marker="o", markersize=9, color=COLOURS[0])
-        _print_beside(ax, value, label)
+        side = 1 if value[1] >= output[1] else -1  # away from the output, so off the line
+        ax.annotate(label, value, (0, 16 * side), textcoords="offset points", **centred)
     ax.plot(*output, marker="D", markersize=9, color=COLOURS[1])
-    _print_beside(ax, output, "output")
+    ax.annotate("output", output, (12, 0), textcoords="offset points", va="center")
     ax.set(xlabel="entry 0", ylabel="entry 1")
-    ax.margins(0.2, 0.15)
+    ax.margins(0.2)
     figure.set_label(alt)
     return figure
-
-
-def _print_beside(ax: Axes, point: np.ndarray, text: str) -> None:
-    ax.annotate(text, point, xytext=(10, 0), textcoords="offset points", va="center")
 
 
 def _label_axes(
