@@ -134,6 +134,26 @@ def validate(
     )
 
 
+def checked_grad_output(call: Call, grad_output: Any) -> Any:
+    """The gradient of a call's output, with the axes that ``call.output_shape`` has."""
+    _check_same_kind("grad_output", grad_output, call.query)
+    if grad_output.dtype != call.query.dtype:
+        raise ValueError(
+            f"grad_output must have the dtype of the output, {call.query.dtype}, "
+            f"got {grad_output.dtype}"
+        )
+    wanted = call.output_shape[1:] if call.single_query else call.output_shape
+    if tuple(grad_output.shape) != tuple(wanted):
+        letters = (
+            "(Ev,)" if len(wanted) == 1 else "(…, Hq, L, Ev)" if len(wanted) > 2 else "(L, Ev)"
+        )
+        raise ValueError(
+            f"grad_output must have the shape of the output, {letters} = {tuple(wanted)}, "
+            f"got {tuple(grad_output.shape)}"
+        )
+    return grad_output[None] if call.single_query else grad_output
+
+
 # --- kinds and dtypes -----------------------------------------------------------------------------
 
 
