@@ -6,6 +6,7 @@ Matplotlib is imported when a picture is drawn, not before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -157,14 +158,18 @@ def patterns(masks: Sequence[ArrayLike], *, alt: str, titles: Sequence[str]) -> 
     import matplotlib.pyplot as plt
     from matplotlib.colors import ListedColormap
 
-    size = (1.75 * len(masks), 2.2)
-    figure, axes = plt.subplots(1, len(masks), figsize=size, squeeze=False)
-    for number, (ax, mask) in enumerate(zip(axes[0], masks, strict=True)):
+    rows = math.ceil(len(masks) / 3)  # more than three beside each other are tiny on a phone
+    columns = math.ceil(len(masks) / rows)
+    size = (1.9 * columns + 0.4, 2.1 * rows + 0.2)
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False)
+    for number, (ax, mask) in enumerate(zip(axes.flat, masks, strict=False)):
         array = np.asarray(mask, dtype=float)
         ax.imshow(array, vmin=0.0, vmax=1.0, cmap=ListedColormap([EXCLUDED, COLOURS[0]]))
         ax.set_title(titles[number])
-        _label_axes(ax, array.shape, None, None, first=number == 0)
+        _label_axes(ax, array.shape, None, None, first=number % columns == 0)
         _rule_cells(ax, array.shape)
+    for ax in axes.flat[len(masks) :]:
+        ax.set_axis_off()
     figure.set_label(alt)
     return figure
 
