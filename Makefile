@@ -29,10 +29,10 @@ serve: $(SITE) ## serve the site on this machine only
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
 
 test: lint $(SITE) browser ## everything that continuous integration runs
-	$(BIN)/python -m pytest --durations=15 tests
+	$(BIN)/python -m pytest --durations=15 --nbval --nbval-current-env tests chapters
 
 quick: lint ## the loop of daily work: at most two minutes
-	$(BIN)/python -m pytest -x -q --durations=5 -m "not slow" tests
+	$(BIN)/python -m pytest -x -q --durations=5 -m "not slow" --nbval --nbval-current-env tests chapters
 
 lint: $(ENVIRONMENT) ## check style and format
 	$(BIN)/ruff check .
