@@ -50,7 +50,7 @@ def scaled_dot_product_attention(
         attend. Float: added to the scores, where −inf excludes.
     is_causal : bool, default False
         Query i sees key j only if j ≤ i + `causal_offset`.
-    causal_offset : int or integer array of shape (*batch), default 0
+    causal_offset : int or integer array of shape ``(*batch)``, default 0
         Query i stands at position i + `causal_offset`; with a cache it is the number of tokens
         cached before this call. May be negative. `*batch` is every axis before the last three,
         or axis 0 of a 3-D call.
@@ -58,7 +58,7 @@ def scaled_dot_product_attention(
         What the dot products are multiplied by: any finite float. Default: 1/√E.
     enable_gqa : bool, default False
         Query head h uses key/value head h // (Hq // Hkv), where Hkv divides Hq.
-    key_mask : bool ndarray or Tensor, shape (S,) or (*batch, S), optional
+    key_mask : bool ndarray or Tensor, shape (S,) or ``(*batch, S)``, optional
         True = real token, False = padding.
     window : (left, right), optional
         Query i sees key j only if −left ≤ j − (i + `causal_offset`) ≤ right. None on a side:

@@ -114,7 +114,7 @@ def dense_attention_gradients(
 
     See Also
     --------
-    attention_gradients : The same for masks, batches, groups, and long sequences.
+    attnlib.attention_gradients : The same for masks, batches, groups, and long sequences.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def attention_gradients(
 
     See Also
     --------
-    dense_attention_gradients : The equations, one a line.
+    attnlib.gradients.dense_attention_gradients : The equations, one a line.
     scaled_dot_product_attention : The function whose gradients these are.
 
     Notes
