@@ -40,18 +40,11 @@ def running(counts):
     return states
 
 
-def running_row(j):
-    """All numbers of a row of the table, from the factor on, in the order of their printing."""
-    (_, old_total, old_sum, _), (shrink, total, summed, quotient) = running(COUNTS[2])[
-        j - 1 : j + 1
-    ]
+def running_work(j):
+    """How the total and the output after key j are worked out: all numbers, as printed."""
+    (_, old_total, old_sum, _), (shrink, total, summed, _) = running(COUNTS[2])[j - 1 : j + 1]
     fresh = Fraction(COUNTS[2][j], max(COUNTS[2][: j + 1]))
-    return [
-        shrink,
-        [shrink, old_total, fresh, total],
-        [shrink, old_sum, VALUES[j], summed],
-        quotient,
-    ]
+    return [[shrink, old_total, fresh, total], [shrink, old_sum, VALUES[j], summed]]
 
 
 def sum_without_shrinking():
@@ -161,14 +154,22 @@ NUMBERS = [
     computed("the vectors fit into 128 MiB", lambda: float32_bytes(4 * 131_072 * 64) / 2**20),
     # The running softmax
     computed(
-        r"| $\tfrac12$ | $\tfrac12 \cdot 1 + 1 = \tfrac32$ "
-        r"| $\tfrac12 [1, 2] + [3, 0] = [\tfrac72, 1]$ | $[\tfrac73, \tfrac23]$ |",
-        lambda: running_row(1),
+        r"| $\tfrac12$ | $\tfrac32$ | $[\tfrac72, 1]$ | $[\tfrac73, \tfrac23]$ |",
+        lambda: running(COUNTS[2])[1],
     ),
     computed(
-        r"| $\tfrac23$ | $\tfrac23 \cdot \tfrac32 + 1 = 2$ | $\tfrac23 [\tfrac72, 1] + [4, 5] "
-        r"= [\tfrac{19}{3}, \tfrac{17}{3}]$ | $[\tfrac{19}{6}, \tfrac{17}{6}]$ |",
-        lambda: running_row(2),
+        r"| $\tfrac23$ | 2 | $[\tfrac{19}{3}, \tfrac{17}{3}]$ | $[\tfrac{19}{6}, \tfrac{17}{6}]$ |",
+        lambda: running(COUNTS[2])[2],
+    ),
+    computed(
+        r"$t = \tfrac12 \cdot 1 + 1 = \tfrac32$ and "
+        r"$o = \tfrac12 [1, 2] + [3, 0] = [\tfrac72, 1]$",
+        lambda: running_work(1),
+    ),
+    computed(
+        r"$t = \tfrac23 \cdot \tfrac32 + 1 = 2$ and "
+        r"$o = \tfrac23 [\tfrac72, 1] + [4, 5] = [\tfrac{19}{3}, \tfrac{17}{3}]$",
+        lambda: running_work(2),
     ),
     # What is lost and saved
     computed(r"with $\delta = \tfrac16$. The weights", dropped_share),
