@@ -166,6 +166,52 @@ class MultiHeadAttention(torch.nn.Module):
             return_weights=return_weights,
         )
 
+    def head(
+        self,
+        j: int,
+        query: torch.Tensor,
+        key: torch.Tensor | None = None,
+        value: torch.Tensor | None = None,
+        *,
+        attn_mask: torch.Tensor | None = None,
+        is_causal: bool = False,
+        key_mask: torch.Tensor | None = None,
+        return_weights: bool = False,
+    ) -> Any:
+        """Return the output of one head, before heads are merged.
+
+        Parameters
+        ----------
+        j : int
+            The head, counted from 0.
+        query, key, value, attn_mask, is_causal, key_mask, return_weights
+            As in a call of the whole; of a mask with a heads axis, head j's part is used.
+
+        Returns
+        -------
+        output : torch.Tensor, shape (B, L, Ev) or (L, Ev)
+            Zeros for a token that may attend to nothing.
+        weights : torch.Tensor, shape (B, L, S) or (L, S)
+            Only with `return_weights`.
+
+        Raises
+        ------
+        TypeError
+            If `j` is not an integer, or as in a call of the whole.
+        ValueError
+            If there is no head j, or as in a call of the whole.
+        """
+        return self._function().head(
+            j,
+            query,
+            key,
+            value,
+            attn_mask=attn_mask,
+            is_causal=is_causal,
+            key_mask=key_mask,
+            return_weights=return_weights,
+        )
+
     def extra_repr(self) -> str:
         """Return what ``print(module)`` shows between the brackets."""
         return (
