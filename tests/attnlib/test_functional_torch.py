@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,21 @@ REQUESTS = {
     },
 }
 each_request = pytest.mark.parametrize("request_of", REQUESTS.values(), ids=REQUESTS.keys())
+
+
+DEVICES_THAT_HIDE_VALUES = ["meta", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
+@contextmanager
+def no_look_at_values(device: str):
+    """Let every read of a value from `device` raise, inside the block."""
+    if device == "cuda":
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        if device == "cuda":
+            torch.cuda.set_sync_debug_mode("default")
 
 
 class Kernels(TorchDispatchMode):
@@ -225,6 +242,7 @@ class TestHigherDerivatives:
                 fast_mode=True,
             )
 
+    @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # inside PyTorch
     @each_double_kind
     @each_request
     def test_forward_mode_agrees_with_backward_mode(self, kind, request_of):
@@ -327,27 +345,25 @@ class TestKernels:
         assert kernels.fused, kernels.names
 
     @each_request
-    def test_on_cuda_no_choice_looks_at_values(self, request_of):
-        """Fake CUDA tensors have shapes and no values: looking at one raises."""
-        from torch._subclasses.fake_tensor import FakeTensorMode
-
-        host = DOUBLE_KINDS[0]
-        options = request_of(host)
-        with FakeTensorMode(allow_non_fake_inputs=True):
-            arrays = [torch.empty(shape, device="cuda") for shape in FOUR_AXES]
-            moved = {
-                name: torch.empty(option.shape, dtype=option.dtype, device="cuda")
-                if isinstance(option, torch.Tensor)
-                else option
-                for name, option in options.items()
-            }
-            if moved.get("attn_mask") is not None and moved["attn_mask"].is_floating_point():
-                moved["attn_mask"] = moved["attn_mask"].float()
-            output, weights = scaled_dot_product_attention(*arrays, return_weights=True, **moved)
-            alone = scaled_dot_product_attention(*arrays, **moved)
-        assert output.device.type == weights.device.type == alone.device.type == "cuda"
+    @pytest.mark.parametrize("device", DEVICES_THAT_HIDE_VALUES)
+    def test_only_on_the_cpu_a_choice_looks_at_values(self, device, request_of):
+        """Meta tensors have no values; on CUDA a look at one is set to raise."""
+        arrays = [torch.ones(shape, device=device) for shape in FOUR_AXES]
+        options = {
+            name: option.to(device) if isinstance(option, torch.Tensor) else option
+            for name, option in request_of(DOUBLE_KINDS[0]).items()
+        }
+        with no_look_at_values(device):
+            output, weights = scaled_dot_product_attention(*arrays, return_weights=True, **options)
+            alone = scaled_dot_product_attention(*arrays, **options)
+        assert output.device.type == weights.device.type == alone.device.type == device
         assert output.shape == alone.shape == (2, 4, 3, 6)
         assert weights.shape == (2, 4, 3, 5)
+
+    def test_a_look_at_values_would_be_noticed(self):
+        for device in DEVICES_THAT_HIDE_VALUES:
+            with no_look_at_values(device), pytest.raises(RuntimeError):
+                bool(torch.ones(3, device=device).all())
 
     def test_layout_is_the_one_that_pytorch_returns(self):
         arrays = [torch.ones(shape) for shape in ((2, 4, 3, 8), (2, 4, 5, 8), (2, 4, 5, 8))]

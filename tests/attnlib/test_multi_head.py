@@ -239,11 +239,11 @@ class TestModule:
 
 
 class TestHead:
-    @each_double_front
+    @each_float64_kind
     @each_rank
-    def test_is_attention_of_its_own_projections(self, front, kind, shape):
+    def test_is_attention_of_its_own_projections(self, kind, shape):
         weights, x = random_weights(), normal(kind, *shape)
-        module = build(front, kind, weights, 6)
+        module = build("MultiHeadAttention", kind, weights, 6)
         numbers = to_numpy(x)
         for j in range(6):
             own = slice(2 * j, 2 * j + 2)
@@ -256,27 +256,26 @@ class TestHead:
             check_close(output, expected, kind, factor=8)
             check_close(attention_weights, expected_weights, kind, factor=8)
 
-    @each_front
-    def test_heads_merged_and_projected_are_the_module(self, front, kind):
+    def test_heads_merged_and_projected_are_the_module(self, kind):
         weights, x = random_weights(), normal(kind, *BATCHED)
-        module = build(front, kind, weights, 6)
+        module = build("MultiHeadAttention", kind, weights, 6)
         merged = np.concatenate([to_numpy(module.head(j, x)) for j in range(6)], axis=-1)
         expected = merged @ weights["w_o"] + weights["b_o"]
         check_close(module(x), expected, kind, factor=10)
 
-    @each_double_front
-    def test_grouped_heads_read_the_key_of_their_group(self, front, kind):
+    @each_float64_kind
+    def test_grouped_heads_read_the_key_of_their_group(self, kind):
         weights, x = random_weights(num_kv_heads=2), normal(kind, *BATCHED)
-        module = build(front, kind, weights, 6, 2)
+        module = build("MultiHeadAttention", kind, weights, 6, 2)
         _, every = module(x, return_weights=True)
         for j in range(6):
             _, own = module.head(j, x, return_weights=True)
             check_close(own, to_numpy(every)[:, j], kind, factor=8)
 
-    @each_double_front
-    def test_options_reach_the_head(self, front, kind):
+    @each_float64_kind
+    def test_options_reach_the_head(self, kind):
         weights, x = random_weights(), normal(kind, *BATCHED)
-        module = build(front, kind, weights, 6)
+        module = build("MultiHeadAttention", kind, weights, 6)
         other = normal(kind, 2, 8, 12, seed=94)
         mask = kind.plain(np.random.default_rng(96).random((2, 6, 5, 8)) < 0.7)
         key_mask = kind.plain(np.arange(8) != 2)
@@ -286,13 +285,13 @@ class TestHead:
             _, own = module.head(j, x, other, return_weights=True, **options)
             check_close(own, to_numpy(every)[:, j], kind, factor=8)
 
-    @each_double_front
-    def test_of_one_head_has_the_width_of_the_model(self, front, kind):
+    @each_float64_kind
+    def test_of_one_head_has_the_width_of_the_model(self, kind):
         """Row S19, the exercise: false for τ > 1, true for τ = 1."""
         x = normal(kind, *UNBATCHED)
-        single = build(front, kind, random_weights(num_heads=1, E=12), 1)
+        single = build("MultiHeadAttention", kind, random_weights(num_heads=1, E=12), 1)
         assert tuple(single.head(0, x).shape) == (5, 12)
-        several = build(front, kind, random_weights(), 6)
+        several = build("MultiHeadAttention", kind, random_weights(), 6)
         assert tuple(several.head(0, x).shape) == (5, 2)
 
     def test_768_features_in_12_heads_give_64_and_a_scale_of_an_eighth(self):
@@ -307,11 +306,11 @@ class TestHead:
         wrong = dense_attention(q, k, v, scale=1 / math.sqrt(768))
         assert np.abs(head - wrong).max() > 1e-3
 
-    @each_double_front
-    def test_at_one_token_is_the_row_of_the_causal_pass(self, front, kind):
+    @each_float64_kind
+    def test_at_one_token_is_the_row_of_the_causal_pass(self, kind):
         """Row S20."""
         weights, x = random_weights(bias=False), normal(kind, *UNBATCHED)
-        module = build(front, kind, weights, 6)
+        module = build("MultiHeadAttention", kind, weights, 6)
         numbers = to_numpy(x)
         for j in (0, 4):
             own = slice(2 * j, 2 * j + 2)

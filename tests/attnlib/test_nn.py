@@ -138,12 +138,6 @@ class TestCall:
         assert losses == sorted(losses, reverse=True)
         assert losses[-1] < losses[0]
 
-    def test_one_head_is_a_part_of_the_whole(self):
-        module = attnlib.nn.MultiHeadAttention(12, 6, dtype=torch.float64)
-        x = inputs(*BATCHED)
-        heads = torch.cat([module.head(j, x, is_causal=True) for j in range(6)], dim=-1)
-        torch.testing.assert_close(heads @ module.w_o + module.b_o, module(x, is_causal=True))
-
     def test_a_cache_is_for_inference(self):
         module, x = attnlib.nn.MultiHeadAttention(12, 6, dtype=torch.float64), inputs(*BATCHED)
         cache = KVCache()
