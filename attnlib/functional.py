@@ -3,11 +3,10 @@
 Arguments are validated once, then the engine that fits the arrays computes.
 """
 
-from types import ModuleType
 from typing import Any, NoReturn
 
-from attnlib.engines import numpy_tiled
-from attnlib.engines._validate import array_kind, validate
+from attnlib.engines import engine_for
+from attnlib.engines._validate import validate
 
 
 def scaled_dot_product_attention(
@@ -157,12 +156,3 @@ def _refuse(unsupported: dict[str, Any]) -> NoReturn:
             "to the output where training needs it"
         )
     raise TypeError(f"scaled_dot_product_attention() got an unexpected keyword argument {name!r}")
-
-
-def engine_for(array: Any) -> ModuleType:
-    """The engine that computes on arrays of this kind; torch is needed only where it has come."""
-    if array_kind(array) == "numpy":
-        return numpy_tiled
-    from attnlib.engines import torch_fused
-
-    return torch_fused

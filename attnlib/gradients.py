@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlib._arrays import float_array, float_arrays, scale_or_default
+from attnlib.engines import engine_for
 from attnlib.engines._validate import checked_grad_output, validate
-from attnlib.functional import engine_for
 from attnlib.single_query import softmax
 
 

@@ -7,7 +7,7 @@ query heads and `Hkv` key/value heads, `S` keys and `Ev` width of a value; `B` i
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,8 +31,14 @@ from attnlib.engines._validate import array_kind
 from attnlib.functional import scaled_dot_product_attention
 from attnlib.generation import KVCache
 
+if TYPE_CHECKING:
+    import torch
 
-def split_heads(x, num_heads: int):
+# Arrays of either kind; what goes in comes out.
+Array = TypeVar("Array", np.ndarray, "torch.Tensor")
+
+
+def split_heads(x: Array, num_heads: int) -> Array:
     """Cut the features of each token into heads.
 
     Parameters
@@ -75,7 +81,7 @@ def split_heads(x, num_heads: int):
     return cut.swapaxes(-3, -2)
 
 
-def merge_heads(heads):
+def merge_heads(heads: Array) -> Array:
     """Put the heads' outputs side by side, in head order: undo `split_heads`.
 
     Parameters

@@ -232,6 +232,7 @@ class MultiHeadAttention(torch.nn.Module):
         Returns
         -------
         MultiHeadAttention
+            A module that owns copies of the weights.
 
         Raises
         ------
@@ -279,6 +280,7 @@ class MultiHeadAttention(torch.nn.Module):
         Returns
         -------
         MultiHeadAttention
+            A module that owns copies of the weights.
 
         Raises
         ------
@@ -304,6 +306,7 @@ class MultiHeadAttention(torch.nn.Module):
         Returns
         -------
         attnlib.MultiHeadAttention
+            With copies of the weights as NumPy arrays.
 
         Raises
         ------

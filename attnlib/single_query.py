@@ -15,7 +15,19 @@ from attnlib._arrays import float_array, float_arrays, scale_or_default
 
 
 class AttentionSteps(NamedTuple):
-    """The four steps of attention for one query, in the order in which they are computed."""
+    """The four steps of attention for one query, in the order in which they are computed.
+
+    Parameters
+    ----------
+    dot_products : ndarray, shape (S,)
+        The query with each key.
+    scores : ndarray, shape (S,)
+        Dot products after scaling.
+    weights : ndarray, shape (S,)
+        Softmax of the scores.
+    output : ndarray, shape (Ev,)
+        The weighted sum of the values.
+    """
 
     dot_products: np.ndarray
     scores: np.ndarray
