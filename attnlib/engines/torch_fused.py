@@ -291,12 +291,33 @@ def _solve_positions(task: _Task) -> tuple[Tensor, Tensor | None]:
 
 
 def _solve_visible(task: _Task) -> tuple[Tensor, Tensor | None]:
+    """Attend, while keys that are off cannot matter, whatever they hold."""
     task = _without_idle_bounds(task)
-    if task.key_mask is not None:
-        is_real = task.key_mask.mT
-        key, value = (x.masked_fill(~is_real, 0) for x in (task.key, task.value))
-        task = task._replace(key=key, value=value)
-    return _attend(task)
+    if task.key_mask is None:
+        return _attend(task)
+    if not _needs_gradient(task):
+        # Copying all keys and values takes longer than attending to them, and NaN or inf where a
+        # weight is 0 shows in the output: so attend first and look, where looking is free.
+        result = _attend(task)
+        if _is_seen_to_be_finite(result[0]):
+            return result
+    is_real = task.key_mask.mT
+    key, value = (x.masked_fill(~is_real, 0) for x in (task.key, task.value))
+    return _attend(task._replace(key=key, value=value))
+
+
+def _needs_gradient(task: _Task) -> bool:
+    return torch.is_grad_enabled() and any(
+        x is not None and x.requires_grad
+        for x in (task.query, task.key, task.value, task.attn_mask)
+    )
+
+
+def _is_seen_to_be_finite(tensor: Tensor) -> bool:
+    try:
+        return _may_read(tensor) and bool(tensor.isfinite().all())
+    except RuntimeError:  # under vmap, or with fake tensors, there are no values to read
+        return False
 
 
 def _solve_part(
