@@ -18,7 +18,7 @@ _FIRST_CAPACITY = 16
 _NUMPY_FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
 
-class Contents(NamedTuple):
+class _Contents(NamedTuple):
     """What a cache holds: two buffers, of which the first `length` rows are valid."""
 
     keys: Any
@@ -94,7 +94,7 @@ class KVCache:
 
     def __init__(self, max_length: int | None = None) -> None:
         self.max_length = _checked_max_length(max_length)
-        self._contents: Contents | None = None
+        self._contents: _Contents | None = None
 
     def __len__(self) -> int:
         return 0 if self._contents is None else self._contents.length
@@ -170,12 +170,12 @@ class KVCache:
         """
         self._contents = None
 
-    def _filled(self) -> Contents:
+    def _filled(self) -> _Contents:
         if self._contents is None:
             raise ValueError("cache: it is empty, so it has no keys or values; append first")
         return self._contents
 
-    def _extended(self, k: Any, v: Any) -> Contents:
+    def _extended(self, k: Any, v: Any) -> _Contents:
         """The contents with k and v appended.
 
         What the cache holds stays as it is until the result is stored: new rows are written
@@ -196,9 +196,9 @@ class KVCache:
             old = self._grown(k, v, old, stop)
         old.keys[..., start:stop, :] = k
         old.values[..., start:stop, :] = v
-        return Contents(old.keys, old.values, stop)
+        return _Contents(old.keys, old.values, stop)
 
-    def _grown(self, k: Any, v: Any, old: Contents | None, needed: int) -> Contents:
+    def _grown(self, k: Any, v: Any, old: _Contents | None, needed: int) -> _Contents:
         """Buffers of at least twice the room, holding the valid rows of `old`."""
         room = 0 if old is None else old.keys.shape[-2]
         capacity = max(needed, 2 * room, _FIRST_CAPACITY)
@@ -206,10 +206,10 @@ class KVCache:
             capacity = min(capacity, self.max_length)
         keys, values = _empty(k, capacity), _empty(v, capacity)
         if old is None:
-            return Contents(keys, values, 0)
+            return _Contents(keys, values, 0)
         keys[..., : old.length, :] = old.valid_keys
         values[..., : old.length, :] = old.valid_values
-        return Contents(keys, values, old.length)
+        return _Contents(keys, values, old.length)
 
 
 def _checked_max_length(max_length: Any) -> int | None:
@@ -260,7 +260,7 @@ def _check_tensors(k: Any, v: Any) -> None:
             )
 
 
-def _check_fits(k: Any, v: Any, old: Contents) -> None:
+def _check_fits(k: Any, v: Any, old: _Contents) -> None:
     """Raise unless k and v, which belong together, continue what the cache holds."""
     held = old.keys
     if type(k) is not type(held) and array_kind(k) != array_kind(held):
