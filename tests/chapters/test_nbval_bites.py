@@ -3,9 +3,6 @@
 import base64
 import io
 import re
-import subprocess
-import sys
-from xml.etree import ElementTree
 
 import nbformat
 import numpy as np
@@ -13,7 +10,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 from PIL import Image
 
-from tests.chapters.documents import NOTEBOOKS, ROOT, read_notebook
+from tests.chapters.documents import NOTEBOOKS, read_notebook
+from tests.chapters.nbval import run_nbval
 from web.notebooks import execute
 
 pytestmark = pytest.mark.slow  # runs notebooks
@@ -160,18 +158,6 @@ def write_sound_notebook(path):
     execute.run_in_place(path)
 
 
-def run_nbval(path):
-    """Run nbval as `make test` does; return what was said of each code cell, None if it passed."""
-    report = path.with_suffix(".xml")
-    command = [sys.executable, "-m", "pytest", "-p", "conftest", "--nbval", "--nbval-current-env"]
-    settings = ["--rootdir", ROOT, "-c", ROOT / "pyproject.toml", "--junit-xml", report]
-    run = subprocess.run(
-        [*command, *settings, path], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert run.returncode in (0, 1), run.stdout + run.stderr
-    return [case.findtext("failure") for case in ElementTree.parse(report).iter("testcase")]
-
-
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory):
     path = tmp_path_factory.mktemp("sound") / "small.ipynb"
@@ -187,13 +173,13 @@ def verdicts(sound, tmp_path_factory):
         fault(cell)
     path = tmp_path_factory.mktemp("faulty") / "small.ipynb"
     nbformat.write(notebook, path)
-    setup, *others = run_nbval(path)
+    setup, *others = run_nbval(path.parent, path)
     assert setup is None
     return dict(zip(FAULTS, others, strict=True))
 
 
 def test_a_sound_notebook_passes(sound):
-    assert run_nbval(sound) == [None] * (1 + len(FAULTS))
+    assert run_nbval(sound.parent, sound) == [None] * (1 + len(FAULTS))
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
@@ -231,5 +217,5 @@ def test_four_faults_in_a_chapter_are_noticed(path, tmp_path):
     for number, fault in faults.items():
         fault(code[number])
     nbformat.write(notebook, tmp_path / path.name)
-    verdicts = run_nbval(tmp_path / path.name)
+    verdicts = run_nbval(tmp_path, tmp_path / path.name)
     assert [number for number in faults if verdicts[number] is None] == []

@@ -1,0 +1,69 @@
+"""attnlib's own tests on every Python that is present, without torch and without Matplotlib.
+
+They run against the installed wheel, not against the checkout.
+"""
+
+import shutil
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.environments.environments import (
+    ROOT,
+    environment,
+    interpreters,
+    pinned,
+    pip_install,
+    run,
+)
+
+pytestmark = pytest.mark.slow  # runs a test suite for each Python
+
+PYTEST = pinned("pytest", "hypothesis")
+OLDEST_NUMPY = "numpy==1.26.4"
+PYTHONS = interpreters()
+# Only what these environments leave out on purpose may be skipped.
+ABSENT = ("PyTorch is not installed", "Matplotlib is not installed")
+
+
+@pytest.fixture
+def run_suite(tmp_path, wheel):
+    """Return a function that installs the wheel and runs a copy of attnlib's tests beside it."""
+    for path in (ROOT / "tests").glob("*.py"):
+        (tmp_path / "tests").mkdir(exist_ok=True)
+        shutil.copy(path, tmp_path / "tests")
+    for folder in ("attnlib", "data"):
+        shutil.copytree(ROOT / "tests" / folder, tmp_path / "tests" / folder)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+
+    def suite(python):
+        pip_install(python, "--force-reinstall", "--no-deps", wheel)
+        report = tmp_path / "report.xml"
+        run(python, "-m", "pytest", "-q", "--junit-xml", report, "tests/attnlib", cwd=tmp_path)
+        location = run(python, "-c", "import attnlib; print(attnlib.__file__)", cwd=tmp_path)
+        assert "site-packages" in location
+        return list(ElementTree.parse(report).iter("testcase"))
+
+    return suite
+
+
+def check_only_absent_packages_were_skipped(cases):
+    skipped = [
+        case.find("skipped").get("message") for case in cases if case.find("skipped") is not None
+    ]
+    assert [reason for reason in skipped if not reason.endswith(ABSENT)] == []
+    assert len(cases) - len(skipped) > 100
+
+
+@pytest.mark.parametrize("version", PYTHONS)
+def test_attnlib_needs_neither_torch_nor_matplotlib(version, run_suite):
+    python = environment(f"alone-{version}", PYTHONS[version], [*PYTEST, *pinned("numpy")])
+    check_only_absent_packages_were_skipped(run_suite(python))
+
+
+def test_attnlib_works_with_the_oldest_numpy_it_promises(run_suite):
+    """NumPy 1.26 has wheels for Python 3.11, the oldest one that the book supports, and 3.12."""
+    version = next(version for version in PYTHONS if version.startswith(("3.11.", "3.12.")))
+    python = environment("oldest-numpy", PYTHONS[version], [*PYTEST, OLDEST_NUMPY])
+    check_only_absent_packages_were_skipped(run_suite(python))
+    assert run(python, "-c", "import numpy; print(numpy.__version__)") == "1.26.4\n"
