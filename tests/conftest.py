@@ -8,7 +8,14 @@ import pytest
 from tests.kinds import KINDS, absent_kinds
 
 # The same examples on every run and every machine; pytest --hypothesis-profile=explore draws new.
-hypothesis.settings.register_profile("reproducible", derandomize=True, deadline=None, database=None)
+# How long an example takes says nothing here, as the machine may be busy.
+hypothesis.settings.register_profile(
+    "reproducible",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=1000, print_blob=True)
 hypothesis.settings.load_profile("reproducible")
 

@@ -160,14 +160,14 @@ class TestCost:
     """Rows S14 and S15: pairs counted by a loop that looks at each pair, and by formula."""
 
     @pytest.mark.parametrize("m", [0, 1, 2, 3, 10, 37])
-    def test_causal_pairs(self, m):
+    def test_causal_pairs_are_counted_by_the_formula(self, m):
         per_query = [sum(1 for j in range(m) if j <= i) for i in range(m)]
         assert per_query == [i + 1 for i in range(m)]
         assert causal_pairs(m) == sum(per_query) == m * (m + 1) // 2
 
     @pytest.mark.parametrize("m", [1, 2, 5, 11, 37])
     @pytest.mark.parametrize("w", [1, 2, 3, 7, 40])
-    def test_window_pairs(self, m, w):
+    def test_window_pairs_are_counted_by_the_formula(self, m, w):
         counted = sum(1 for i in range(m) for j in range(m) if 0 <= i - j < w)
         assert window_pairs(m, w) == counted
         if w <= m:
@@ -175,7 +175,7 @@ class TestCost:
 
     @pytest.mark.parametrize("m", [1, 2, 5, 12, 37])
     @pytest.mark.parametrize("s", [1, 2, 3, 5, 50])
-    def test_strided_pairs(self, m, s):
+    def test_strided_pairs_are_counted_by_the_formula(self, m, s):
         counted = sum(1 for i in range(m) for j in range(i + 1) if (i - j) % s == 0)
         assert strided_pairs(m, s) == counted
 
