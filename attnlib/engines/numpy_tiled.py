@@ -26,12 +26,15 @@ Score tiles are indexed [query, key] everywhere; in memory the query axis is the
 """
 
 import math
-from collections.abc import Iterator
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
 
+from attnlib.engines._blas_threads import one_blas_thread, worker_count
 from attnlib.engines._validate import Call
 
 _WHOLE = 1 << 16  # scores in a call up to which cutting it into tasks costs more than it saves
@@ -39,7 +42,9 @@ _TILE = 1 << 17  # scores in a tile of one head: 512 KiB in float32, half of a u
 _QUERIES = 256  # rows of a block
 _KEYS = 512  # keys of a tile, more where the block has fewer rows
 _MOST_KEYS = 4096  # bounds the copy of a tile of keys that half precision needs
+_FEW_QUERIES = 16  # for fewer, bounding the scores costs more than it saves
 _STAIR = 128  # keys of a tile on the causal diagonal, where half of a square tile is wasted
+_WORK_PER_THREAD = 20_000_000  # products of a call that are worth one more thread, about 1 ms
 _FAR = 1 << 60  # a position beyond every array and every offset
 
 
@@ -167,12 +172,15 @@ def _band_of_whole(call: Call, dtype: np.dtype) -> np.ndarray:
 # --- masks ----------------------------------------------------------------------------------------
 
 
-def _switch(allowed: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def _switch(allowed: np.ndarray, dtype: np.dtype, bounded: bool = False) -> np.ndarray:
     """+inf where allowed, -inf where not: ``fmin`` of scores and this excludes.
 
     ``fmin`` passes over NaN, so that it selects: -inf whatever the score was. An allowed NaN
-    becomes +inf, which makes its row NaN all the same.
+    becomes +inf, which makes its row NaN all the same. Bounded scores are numbers, all of them:
+    their exponentials are multiplied by 1 or 0, which costs less.
     """
+    if bounded:
+        return allowed.astype(dtype)
     switch = np.subtract(allowed, 0.5, dtype=dtype)
     switch *= np.inf  # np.where is ten times slower where the mask has no pattern
     return switch
@@ -184,10 +192,12 @@ def _distances(rows: int, keys: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=8)
-def _band_switch(rows: int, keys: int, low: int, high: int, dtype: np.dtype) -> np.ndarray:
+def _band_switch(
+    rows: int, keys: int, low: int, high: int, dtype: np.dtype, bounded: bool = False
+) -> np.ndarray:
     """The switch of low <= j - i <= high; kept, since the tiles on a diagonal are all alike."""
     distance = _distances(rows, keys)
-    switch = _switch((low <= distance) & (distance <= high), dtype)
+    switch = _switch((low <= distance) & (distance <= high), dtype, bounded)
     switch.flags.writeable = False
     return switch
 
@@ -228,6 +238,8 @@ class _Task(NamedTuple):
     """The keys that some row may see, [first, last)."""
     real: np.ndarray | None
     """The key mask (S,), where it excludes one of these keys."""
+    largest_key: float
+    """The length of the longest key, inf if unknown: with a query's length it bounds a score."""
 
 
 class _Tile(NamedTuple):
@@ -277,6 +289,7 @@ def _tasks(call: Call) -> list[_Task]:
     """Cut a call, as ``_broadcast`` returns it, into tasks; those with most keys come first."""
     length, keys = call.score_shape[-2:]
     rows = _block_rows(call)
+    norms = _largest_keys(call)
     tasks = []
     for group in _groups(call, rows * min(keys, _tile_keys(rows))):
         offset = call.causal_offset
@@ -285,11 +298,13 @@ def _tasks(call: Call) -> list[_Task]:
         low, high = _band(call, offset)
         real = None if call.key_mask is None else _any_item(call.key_mask[group])
         begin, end = (0, keys) if real is None else _true_range(real)
+        largest = float(np.max(norms[group]))
         for start in range(0, length, rows):
             stop = min(start + rows, length)
             first, last = max(begin, start + low), min(end, stop + high)
             holes = None if real is None or real[first:last].all() else real
-            tasks.append(_Task(group, start, stop, start + low, start + high, first, last, holes))
+            band = start + low, start + high
+            tasks.append(_Task(group, start, stop, *band, first, last, holes, largest))
     return sorted(tasks, key=lambda task: task.first - task.last)
 
 
@@ -370,7 +385,7 @@ def _tile(rows: int, start: int, stop: int, low: int, high: int) -> _Tile:
 
 
 class _Scratch:
-    """Buffers, by name, that are used again for each tile."""
+    """A worker's buffers, by name, used again for each tile."""
 
     def __init__(self, call: Call):
         self.dtype = _working_dtype(call)
@@ -391,6 +406,13 @@ class _Scratch:
             return self.array(name, shape)
         return _swap(self.array(name, (*shape[:-2], shape[-1], shape[-2])))
 
+    def ones(self, size: int) -> np.ndarray:
+        """A column of ones: a product with it sums rows, four times as fast as ``sum``."""
+        flat = self._flat.get("ones")
+        if flat is None or flat.size < size:
+            flat = self._flat["ones"] = np.ones(size, self.dtype)
+        return flat[:size, None]
+
 
 class _Softmax(NamedTuple):
     """Statistics of a block's rows, (…, rows, 1): weights are exp(score - top) / total."""
@@ -400,63 +422,117 @@ class _Softmax(NamedTuple):
     careful: bool
 
 
+class _Sums:
+    """Running sums of a block: exponentials, and exponentials times values."""
+
+    def __init__(self, call: Call, rows: tuple[int, ...], scratch: _Scratch):
+        self._scratch = scratch
+        self._is_empty = True
+        self.total = scratch.array("total", (*rows, 1))
+        self.output = scratch.array("output", (*rows, call.value.shape[-1]))
+
+    def shrink(self, rows: slice, factor: np.ndarray) -> None:
+        """Multiply what the rows have so far."""
+        if not self._is_empty:
+            self.total[..., rows, :] *= factor
+            self.output[..., rows, :] *= factor
+
+    def add(self, rows: slice, weights: np.ndarray, values: np.ndarray, product=np.matmul) -> None:
+        ones = self._scratch.ones(weights.shape[-1])
+        if self._is_empty and weights.shape[-2] == self.total.shape[-2]:
+            np.matmul(weights, ones, out=self.total)
+            product(weights, values, out=self.output)
+        else:
+            if self._is_empty:
+                self._clear()
+            self.total[..., rows, :] += np.matmul(weights, ones)
+            added = self._scratch.array("added", (*weights.shape[:-1], values.shape[-1]))
+            self.output[..., rows, :] += product(weights, values, out=added)
+        self._is_empty = False
+
+    def finish(self, top: np.ndarray, careful: bool) -> tuple[np.ndarray, _Softmax]:
+        """Output and statistics; rows without an exponential divide zeros by a small number."""
+        if self._is_empty:
+            self._clear()
+        np.maximum(self.total, np.finfo(self._scratch.dtype).tiny, out=self.total)
+        self.output /= self.total
+        return self.output, _Softmax(top, self.total, careful)
+
+    def _clear(self) -> None:
+        self.total[...] = 0
+        self.output[...] = 0
+
+
 def _attend_tiled(call: Call) -> tuple[np.ndarray, np.ndarray | None]:
     call = _broadcast(call)
     output = np.empty(call.output_shape, call.query.dtype)
     weights = np.zeros(call.score_shape, call.query.dtype) if call.return_weights else None
-    scratch = _Scratch(call)
-    for task in _tasks(call):
+
+    def work(task: _Task, scratch: _Scratch) -> None:
         rows = (*task.group, ..., slice(task.start, task.stop), slice(None))
         output[rows], softmax = _attend(call, task, scratch)
         if weights is not None:
             _write_weights(call, task, softmax, weights[rows], scratch)
+
+    _run(work, [[task] for task in _tasks(call)], call)
     return output, weights
 
 
 def _attend(call: Call, task: _Task, scratch: _Scratch) -> tuple[np.ndarray, _Softmax]:
     """Output and softmax statistics of one task, with care if need be."""
-    output, softmax = _attend_tiles(call, task, scratch, careful=False)
+    query = _scaled_query(call, task, scratch)
+    if _is_bounded(call, task, query):
+        output, softmax = _attend_bounded(call, task, query, scratch)
+    else:
+        output, softmax = _attend_running(call, task, query, scratch)
     if np.isfinite(output).all() and np.isfinite(softmax.total).all():
         return output, softmax
-    return _attend_tiles(call, task, scratch, careful=True)
+    return _attend_running(call, task, query, scratch, careful=True)
 
 
-def _attend_tiles(
-    call: Call, task: _Task, scratch: _Scratch, careful: bool
+def _attend_bounded(
+    call: Call, task: _Task, query: np.ndarray, scratch: _Scratch
+) -> tuple[np.ndarray, _Softmax]:
+    """Softmax without a maximum, for scores whose exponentials can neither overflow nor vanish."""
+    sums = _Sums(call, query.shape[:-1], scratch)
+    for tile in _tiles(task):
+        exclusions = _exclusions(call, task, tile, scratch.dtype, bounded=True)
+        if exclusions is None:
+            continue
+        weights = _scores(call, task, tile, query, scratch)
+        np.exp(weights, out=weights)
+        for rows, switch in exclusions:
+            weights[..., rows, :] *= switch
+        sums.add(tile.rows, weights, _operand(call.value, task, tile.keys, scratch))
+    return sums.finish(np.zeros_like(sums.total), careful=False)
+
+
+def _attend_running(
+    call: Call, task: _Task, query: np.ndarray, scratch: _Scratch, careful: bool = False
 ) -> tuple[np.ndarray, _Softmax]:
     """Softmax over all keys of a task without ever having all scores: the running form.
 
     When the maximum rises, everything summed so far shrinks by exp(old maximum - new maximum).
     """
-    query = _scaled_query(call, task, scratch)
-    row_shape = (*query.shape[:-1], 1)
-    limits = np.finfo(scratch.dtype)
-    top = np.full(row_shape, limits.min, scratch.dtype)
-    total = np.full(row_shape, limits.tiny, scratch.dtype)
-    output = scratch.array("output", (*query.shape[:-1], call.value.shape[-1]))
-    output[...] = 0
+    sums = _Sums(call, query.shape[:-1], scratch)
+    top = np.full_like(sums.total, np.finfo(scratch.dtype).min)
+    product = np.matmul
     for tile in _tiles(task):
-        exclusions = _exclusions(call, task, tile, scratch.dtype, careful)
+        exclusions = _exclusions(call, task, tile, scratch.dtype, careful=careful)
         if exclusions is None:
             continue
-        scores = _scores(call, task, tile, query, exclusions, scratch)
+        scores = _scores(call, task, tile, query, scratch, exclusions)
         old, new = top[..., tile.rows, :], scores.max(axis=-1, keepdims=True)
         np.maximum(old, new, out=new)
         scores -= new
         weights = np.exp(scores, out=scores)
-        values = _operand(call.value, task, tile.keys, scratch.dtype)
-        if careful:
-            added = _selected_product(weights, values, _allowed(exclusions, weights.shape))
-        else:
-            added = np.matmul(weights, values)
-        shrink = np.exp(old - new)
-        total[..., tile.rows, :] *= shrink
-        total[..., tile.rows, :] += weights.sum(axis=-1, keepdims=True)
-        output[..., tile.rows, :] *= shrink
-        output[..., tile.rows, :] += added
+        sums.shrink(tile.rows, np.exp(old - new))
         old[...] = new
-    output /= total
-    return output, _Softmax(top, total, careful)
+        if careful:
+            product = partial(_selected_product, allowed=_allowed(exclusions, weights.shape))
+        values = _operand(call.value, task, tile.keys, scratch)
+        sums.add(tile.rows, weights, values, product)
+    return sums.finish(top, careful)
 
 
 def _write_weights(
@@ -465,10 +541,10 @@ def _write_weights(
     """One task's rows of the weights, from scores computed once more, into zeros."""
     query = _scaled_query(call, task, scratch)
     for tile in _tiles(task):
-        exclusions = _exclusions(call, task, tile, scratch.dtype, softmax.careful)
+        exclusions = _exclusions(call, task, tile, scratch.dtype, careful=softmax.careful)
         if exclusions is None:
             continue
-        tile_weights = _scores(call, task, tile, query, exclusions, scratch)
+        tile_weights = _scores(call, task, tile, query, scratch, exclusions)
         tile_weights -= softmax.top[..., tile.rows, :]
         np.exp(tile_weights, out=tile_weights)
         tile_weights /= softmax.total[..., tile.rows, :]
@@ -484,17 +560,19 @@ def _scaled_query(call: Call, task: _Task, scratch: _Scratch) -> np.ndarray:
     return np.multiply(block, call.scale, out=scaled, dtype=scratch.dtype)
 
 
-def _operand(array: np.ndarray, task: _Task, keys: slice, dtype: np.dtype) -> np.ndarray:
+def _operand(array: np.ndarray, task: _Task, keys: slice, scratch: _Scratch) -> np.ndarray:
     """Rows of key or value as matrix products take them fastest: one dtype, unit stride."""
-    tile = array[task.group][..., keys, :]
-    # Heads that share it keep sharing it: a broadcast axis becomes an axis of one.
-    tile = tile[tuple(slice(0, 1 if stride == 0 else None) for stride in tile.strides[:-2])]
-    return np.ascontiguousarray(tile, dtype) if _needs_copy(tile, dtype) else tile
-
-
-def _needs_copy(tile: np.ndarray, dtype: np.dtype) -> bool:
+    tile = _share(array[task.group][..., keys, :], last=-2)
     row, entry = tile.strides[-2:]
-    return tile.dtype != dtype or entry != dtype.itemsize or row < tile.shape[-1] * entry
+    if tile.dtype != scratch.dtype or entry != tile.itemsize or row < tile.shape[-1] * entry:
+        return np.ascontiguousarray(tile, scratch.dtype)
+    return tile
+
+
+def _share(array: np.ndarray, last: int | None = None) -> np.ndarray:
+    """Broadcast axes as axes of one: heads that share a key go on sharing it."""
+    index = tuple(slice(0, 1 if stride == 0 else None) for stride in array.strides[:last])
+    return array[index]
 
 
 def _scores(
@@ -502,23 +580,26 @@ def _scores(
     task: _Task,
     tile: _Tile,
     query: np.ndarray,
-    exclusions: list["_Exclusion"],
     scratch: _Scratch,
+    exclusions: Sequence["_Exclusion"] = (),
+    *,
+    key: np.ndarray | None = None,
     slope: np.ndarray | None = None,
 ) -> np.ndarray:
     """Scores of a tile, -inf where excluded; the softcap's slope goes to ``slope``."""
-    key = _operand(call.key, task, tile.keys, scratch.dtype)
+    if key is None:
+        key = _operand(call.key, task, tile.keys, scratch)
     query = query[..., tile.rows, :]
     scores = scratch.scores("scores", (*query.shape[:-1], key.shape[-2]))
     np.matmul(query, _swap(key), out=scores)
     if call.softcap is not None:
         _softcap(scores, call.softcap, slope)
-    bias = _mask_tile(call, task, tile)
-    if bias is not None and bias.dtype != bool:
-        scores += _as_bias(bias, scratch.dtype)
-    for exclusion in exclusions:
-        part = scores[..., exclusion.rows, :]
-        np.fmin(part, exclusion.switch, out=part)
+    mask = _mask_tile(call, task, tile)
+    if mask is not None and mask.dtype != bool:
+        scores += _as_bias(mask, scratch.dtype)
+    for rows, switch in exclusions:
+        part = scores[..., rows, :]
+        np.fmin(part, switch, out=part)
     return scores
 
 
@@ -530,7 +611,12 @@ class _Exclusion(NamedTuple):
 
 
 def _exclusions(
-    call: Call, task: _Task, tile: _Tile, dtype: np.dtype, careful: bool
+    call: Call,
+    task: _Task,
+    tile: _Tile,
+    dtype: np.dtype,
+    bounded: bool = False,
+    careful: bool = False,
 ) -> list[_Exclusion] | None:
     """What must be excluded from a tile, piece by piece; None if that is all of it.
 
@@ -538,8 +624,8 @@ def _exclusions(
     """
     exclusions = []
     if tile.edge is not None:
-        rows, keys = tile.edge.stop - tile.edge.start, tile.keys.stop - tile.keys.start
-        switch = _band_switch(rows, keys, tile.low, tile.high, dtype)
+        size = tile.edge.stop - tile.edge.start, tile.keys.stop - tile.keys.start
+        switch = _band_switch(*size, tile.low, tile.high, dtype, bounded)
         exclusions.append(_Exclusion(tile.edge, switch))
     mask = _mask_tile(call, task, tile)
     if mask is not None and mask.dtype != bool:
@@ -550,16 +636,97 @@ def _exclusions(
         if allowed is not None and not allowed.all():
             if not allowed.any():
                 return None
-            exclusions.append(_Exclusion(slice(None), _switch(allowed, dtype)))
+            exclusions.append(_Exclusion(slice(None), _switch(allowed, dtype, bounded)))
     return exclusions
 
 
 def _mask_tile(call: Call, task: _Task, tile: _Tile) -> np.ndarray | None:
+    """What all heads, rows or keys share comes as axes of one, and is looked at once."""
     if call.attn_mask is None:
         return None
-    mask = call.attn_mask[task.group][..., task.start : task.stop, :][..., tile.rows, tile.keys]
-    # What all heads, rows or keys share is looked at once.
-    return mask[tuple(slice(0, 1 if stride == 0 else None) for stride in mask.strides)]
+    block = call.attn_mask[task.group][..., task.start : task.stop, :]
+    return _share(block[..., tile.rows, tile.keys])
+
+
+# --- bounded scores -------------------------------------------------------------------------------
+
+
+def _safe_score(dtype: np.dtype) -> float:
+    """Up to which absolute score a row may be summed without a maximum, to the same accuracy.
+
+    exp(score) then lies in 2^-40 ... 2^40 (float32), far from overflow for any sum of them.
+    """
+    return math.log(2) * (40 if dtype == np.float32 else 300)
+
+
+def _is_bounded(call: Call, task: _Task, query: np.ndarray) -> bool:
+    """Whether no score of a task can be beyond the safe one: |q . k| <= |q| |k|."""
+    dtype = query.dtype
+    bound = task.largest_key * _largest_norm(query, dtype)
+    if call.softcap is not None and math.isfinite(bound):
+        bound = min(bound, call.softcap)
+    return bound <= _safe_score(dtype)  # False for NaN
+
+
+def _largest_keys(call: Call) -> np.ndarray:
+    """The length of the longest key of every head, (*lead); inf where that is not worth knowing."""
+    has_bias = call.attn_mask is not None and call.attn_mask.dtype != bool
+    if has_bias or call.query.shape[-2] < _FEW_QUERIES:
+        return np.broadcast_to(np.inf, call.lead)
+    key, dtype = _share(call.key, last=-2), _working_dtype(call)
+    norms = np.empty(key.shape[:-2])
+    for index in np.ndindex(norms.shape):
+        norms[index] = _largest_norm(key[index], dtype)
+    return np.broadcast_to(norms, call.lead)
+
+
+def _largest_norm(rows: np.ndarray, dtype: np.dtype) -> float:
+    """The length of the longest row; not finite where an entry is not."""
+    squares = np.einsum("...i,...i->...", rows, rows, dtype=dtype)
+    return math.sqrt(squares.max(initial=0))
+
+
+# --- workers --------------------------------------------------------------------------------------
+
+
+def _run(work: Callable[[_Task, _Scratch], None], units: Iterable[list[_Task]], call: Call) -> None:
+    """Work through units of tasks, each unit in order and on one thread."""
+    queue = deque(units)
+    pairs = sum((t.stop - t.start) * (t.last - t.first) for unit in queue for t in unit)
+    enough = pairs * (call.query.shape[-1] + call.value.shape[-1]) // _WORK_PER_THREAD
+    workers = max(1, min(worker_count(), len(queue), enough))
+    errors = []
+
+    def drain() -> None:
+        scratch = _Scratch(call)
+        with np.errstate(all="ignore"):
+            while queue:
+                try:
+                    unit = queue.popleft()
+                except IndexError:  # another worker was faster
+                    return
+                for task in unit:
+                    work(task, scratch)
+
+    def drain_in_thread() -> None:
+        try:
+            drain()
+        except BaseException as error:
+            queue.clear()
+            errors.append(error)
+
+    with one_blas_thread():
+        threads = [threading.Thread(target=drain_in_thread) for _ in range(workers - 1)]
+        try:
+            for thread in threads:
+                thread.start()
+            drain()
+        finally:  # after an error or an interrupt the others stop after their task
+            queue.clear()
+            for thread in threads:
+                thread.join()
+    if errors:
+        raise errors[0]
 
 
 # --- careful work, for values that are not finite -------------------------------------------------
@@ -573,14 +740,16 @@ def _allowed(exclusions: list[_Exclusion], shape: tuple[int, ...]) -> np.ndarray
     return allowed
 
 
-def _selected_product(left: np.ndarray, right: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+def _selected_product(
+    left: np.ndarray, right: np.ndarray, out: np.ndarray | None = None, *, allowed: np.ndarray
+) -> np.ndarray:
     """``left @ right`` over allowed pairs alone: what stands elsewhere cannot matter, even NaN.
 
     A zero weight does not do, since 0 times NaN or inf is NaN. So rows of ``right`` that are not
     finite leave the product and are added one at a time, where they are allowed.
     """
     suspect = ~np.isfinite(right).all(axis=-1, keepdims=True)
-    product = np.matmul(np.where(allowed, left, 0), np.where(suspect, 0, right))
+    product = np.matmul(np.where(allowed, left, 0), np.where(suspect, 0, right), out=out)
     for j in np.flatnonzero(suspect.any(axis=tuple(range(suspect.ndim - 2)))):
         with_row = left[..., :, j, None] * np.where(suspect, right, 0)[..., j, None, :]
         product += np.where(allowed[..., :, j, None], with_row, 0)
@@ -611,17 +780,33 @@ def gradients(call: Call, grad_output: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _backward(call: Call, grad_output: np.ndarray, careful: bool) -> list[np.ndarray]:
-    scratch = _Scratch(call)
     axes = len(call.lead) + 2
     sums = [
-        np.zeros((1,) * (axes - array.ndim) + array.shape, scratch.dtype)
+        np.zeros((1,) * (axes - array.ndim) + array.shape, _working_dtype(call))
         for array in (call.query, call.key, call.value)
     ]
     if math.prod(call.score_shape):
         call = _broadcast(call)
-        for task in _tasks(call):
+        units = _units(_tasks(call), [total.shape for total in sums])
+
+        def work(task: _Task, scratch: _Scratch) -> None:
             _backward_task(call, task, grad_output, sums, scratch, careful)
+
+        _run(work, units, call)
     return sums
+
+
+def _units(tasks: list[_Task], shapes: list[tuple[int, ...]]) -> list[list[_Task]]:
+    """Tasks that add to the same rows of a gradient go to one worker."""
+    units = defaultdict(list)
+    for task in tasks:
+        own = tuple(
+            str(entry)
+            for entry, *sizes in zip(task.group, *shapes, strict=False)
+            if min(sizes) > 1  # along other axes some array is shared
+        )
+        units[own].append(task)
+    return list(units.values())
 
 
 def _backward_task(
@@ -632,47 +817,63 @@ def _backward_task(
     scratch: _Scratch,
     careful: bool,
 ) -> None:
-    """Add what one block of queries contributes to the gradients."""
+    """Add what one block of queries contributes to the gradients.
+
+    What is subtracted from every row of a tile, the log-sum-exp from scores and rowsum(dO O) from
+    dP, comes along as one more column of a matrix product.
+    """
     grad_query, grad_key, grad_value = sums
-    block = slice(task.start, task.stop)
-    grad_rows = np.ascontiguousarray(grad_output[task.group][..., block, :], scratch.dtype)
     output, softmax = _attend(call, task, scratch)
-    mean = (grad_rows * output).sum(axis=-1, keepdims=True)
+    block = grad_output[task.group][..., task.start : task.stop, :]
+    mean = (block * output).sum(axis=-1, keepdims=True)
+    grad_rows = _with_column(block, -mean, "grad_rows", scratch)
     log_sum = softmax.top + np.log(softmax.total)
-    query = _scaled_query(call, task, scratch)
+    query = _with_column(_scaled_query(call, task, scratch), -log_sum, "query_column", scratch)
     for tile in _tiles(task):
-        exclusions = _exclusions(call, task, tile, scratch.dtype, careful)
+        exclusions = _exclusions(call, task, tile, scratch.dtype, careful=careful)
         if exclusions is None:
             continue
-        key = _operand(call.key, task, tile.keys, scratch.dtype)
-        value = _operand(call.value, task, tile.keys, scratch.dtype)
-        shape = (*query[..., tile.rows, :].shape[:-1], key.shape[-2])
-        slope = None if call.softcap is None else scratch.scores("slope", shape)
-        weights = _scores(call, task, tile, query, exclusions, scratch, slope)
-        weights -= log_sum[..., tile.rows, :]
+        shape = (*grad_rows[..., tile.rows, 0].shape, tile.keys.stop - tile.keys.start)
+        key = _with_column(_operand(call.key, task, tile.keys, scratch), 1, "key", scratch)
+        value = _with_column(_operand(call.value, task, tile.keys, scratch), 1, "value", scratch)
+        slope = None
+        if call.softcap is None:
+            weights = _scores(call, task, tile, query, scratch, exclusions, key=key)
+        else:
+            slope = scratch.scores("slope", shape)
+            plain = query[..., :-1], key[..., :-1]
+            weights = _scores(
+                call, task, tile, plain[0], scratch, exclusions, key=plain[1], slope=slope
+            )
+            weights -= log_sum[..., tile.rows, :]
         np.exp(weights, out=weights)
-        rows = grad_rows[..., tile.rows, :]
         grad_scores = scratch.scores("grad_scores", shape)
-        np.matmul(rows, _swap(value), out=grad_scores)
-        grad_scores -= mean[..., tile.rows, :]
+        np.matmul(grad_rows[..., tile.rows, :], _swap(value), out=grad_scores)
         grad_scores *= weights
         if slope is not None:
             grad_scores *= slope
+        product = product_by_key = np.matmul
         if careful:
             allowed = _allowed(exclusions, shape)
             product = partial(_selected_product, allowed=allowed)
             product_by_key = partial(_selected_product, allowed=_swap(allowed))
-        else:
-            product = product_by_key = np.matmul
-        keys = tile.keys
-        _add(grad_value, task.group, keys, product_by_key(_swap(weights), rows))
-        _add(
-            grad_key, task.group, keys, product_by_key(_swap(grad_scores), query[..., tile.rows, :])
-        )
-        added = product(grad_scores, key)
+        rows, queries = grad_rows[..., tile.rows, :-1], query[..., tile.rows, :-1]
+        _add(grad_value, task.group, tile.keys, product_by_key(_swap(weights), rows))
+        _add(grad_key, task.group, tile.keys, product_by_key(_swap(grad_scores), queries))
+        added = product(grad_scores, key[..., :-1])
         added *= call.scale
         seen = slice(task.start + tile.rows.start, task.start + tile.rows.stop)
         _add(grad_query, task.group, seen, added)
+
+
+def _with_column(
+    rows: np.ndarray, column: np.ndarray | float, name: str, scratch: _Scratch
+) -> np.ndarray:
+    """A copy of rows with one more entry at the end of each."""
+    wider = scratch.array(name, (*rows.shape[:-1], rows.shape[-1] + 1))
+    wider[..., :-1] = rows
+    wider[..., -1:] = column
+    return wider
 
 
 def _add(total: np.ndarray, group: tuple[int | slice, ...], rows: slice, added: np.ndarray) -> None:
