@@ -1,10 +1,11 @@
-"""Small repairs to what the theme and its extensions put on every page."""
+"""Small repairs to what the theme and other extensions put on the pages."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 
 
@@ -25,7 +26,24 @@ def is_thebe(asset: Any) -> bool:
     return "thebe" in f"{asset.filename} {asset.attributes.get('body', '')}".lower()
 
 
+def add_short_anchors(app: Sphinx, doctree: nodes.document) -> None:
+    """Let ``#attnlib.causal_mask`` lead to ``attnlib.causal.causal_mask`` too.
+
+    The pages of source code link back to the documentation of a whole module under one prefix,
+    that of its first documented name, which may be the package's.
+    """
+    signatures = list(doctree.findall(addnodes.desc_signature))
+    taken = {anchor for signature in signatures for anchor in signature["ids"]}
+    for signature in signatures:
+        package = signature.get("module", "").partition(".")[0]
+        short = f"{package}.{signature['fullname']}"
+        if short not in taken:
+            taken.add(short)
+            signature["ids"].append(short)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the repair with Sphinx; it runs after all other extensions added their files."""
-    app.connect("html-page-context", drop_thebe, priority=900)
+    """Register the repairs with Sphinx."""
+    app.connect("html-page-context", drop_thebe, priority=900)  # after all others added their files
+    app.connect("doctree-read", add_short_anchors)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,129 @@
+"""Opening the pages of a folder in Chromium, and what there is to see in each."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from web.tools import chromium
+
+HEIGHT = 900
+
+# Read in the page itself, once its mathematics is set.
+LOOK = r"""async () => {
+  if (window.MathJax) await MathJax.startup.promise;
+  const text = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const apart = "pre, code, script, style, noscript, mjx-container, .cell_output";
+  while (walker.nextNode())
+    if (!walker.currentNode.parentElement.closest(apart)) text.push(walker.currentNode.data);
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  return {
+    theme: document.documentElement.dataset.theme,
+    background: getComputedStyle(document.body).backgroundColor,
+    width: document.documentElement.scrollWidth,
+    formulas: all(".math").length,
+    set: all(".math mjx-container").length,
+    mistakes: all("mjx-merror, [data-mjx-error]").map((node) => node.outerHTML.slice(0, 200)),
+    text: text.join("\n"),
+    images: all(".bd-article img, .bd-article svg[role=img]").map((image) => ({
+      source: image.getAttribute("src") ?? "svg",
+      description: image.alt ?? image.querySelector("title")?.textContent ?? "",
+      loaded: image.tagName !== "IMG" || image.naturalWidth > 0,
+    })),
+  };
+}"""
+
+
+@dataclass(frozen=True)
+class View:
+    """A page as one reader opens it."""
+
+    page: str
+    width: int = 1280
+    scheme: str = "light"
+
+    def __str__(self) -> str:
+        return f"{self.page}-{self.width}-{self.scheme}"
+
+
+@dataclass
+class Visit:
+    """What was seen and heard while a page was open."""
+
+    errors: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    seen: dict = field(default_factory=dict)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder on the loopback address; yield its URL."""
+    handler = functools.partial(QuietHandler, directory=folder)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves files without a line of log for each."""
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def chromium_browser() -> Iterator[Browser]:
+    """Start the Chromium that this machine has."""
+    path = chromium.find()
+    assert path, "no Chromium found; run: make browser"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=[*chromium.FLAGS])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def opened(browser: Browser, view: View, home: str) -> Iterator[tuple[Page, Visit]]:
+    """Open a page below the URL `home` and listen to its errors and requests."""
+    visit = Visit()
+    context = browser.new_context(
+        viewport={"width": view.width, "height": HEIGHT}, color_scheme=view.scheme
+    )
+    page = context.new_page()
+    page.on("console", lambda said: said.type == "error" and visit.errors.append(said.text))
+    page.on("pageerror", lambda error: visit.errors.append(str(error)))
+    page.on("requestfailed", lambda request: visit.errors.append(f"not loaded: {request.url}"))
+    page.on("request", lambda request: note_foreign(request.url, home, visit))
+    page.route(lambda url: is_foreign(url, home), lambda route: route.abort())
+    page.goto(f"{home}/{view.page}.html", wait_until="load")
+    yield page, visit
+    context.close()
+
+
+def is_foreign(url: str, home: str) -> bool:
+    """Tell whether a request leaves the site; data in the page itself does not."""
+    asked, own = urlsplit(url), urlsplit(home)
+    return asked.scheme not in {"data", "blob"} and asked[:2] != own[:2]
+
+
+def note_foreign(url: str, home: str, visit: Visit) -> None:
+    """Remember a request that leaves the site."""
+    if is_foreign(url, home):
+        visit.foreign.append(url)
+
+
+def look(browser: Browser, view: View, home: str) -> Visit:
+    """Open a page, wait until it has settled, and return all there is to see."""
+    with opened(browser, view, home) as (page, visit):
+        visit.seen = page.evaluate(LOOK)
+    return visit

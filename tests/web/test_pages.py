@@ -1,0 +1,134 @@
+"""Every page in a real browser: wide and narrow, light and dark."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.web.browser import View, chromium_browser, look, opened, served
+from tests.web.pages import notebook_pages, table_of_contents
+
+pytestmark = pytest.mark.slow  # needs the built site and a browser
+
+SCHEMES = ("light", "dark")
+ADDED = ("search", "genindex", "_modules/attnlib/single_query")  # one of each kind
+VIEWS = [
+    View(page, width, scheme)
+    for page in (*table_of_contents(), *ADDED)
+    for width in (1280, 360)
+    for scheme in SCHEMES
+]
+NARROWEST = [View(page, width=320) for page in table_of_contents()]
+each_view = pytest.mark.parametrize("view", VIEWS, ids=str)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium_browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def home(site):
+    with served(site) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def visits(browser, home):
+    """Return the visit of a view; each view is opened once for all tests."""
+    made = {}
+
+    def visit(view):
+        if view not in made:
+            made[view] = look(browser, view, home)
+        return made[view]
+
+    return visit
+
+
+@each_view
+def test_no_error_is_reported(visits, view):
+    assert visits(view).errors == []
+
+
+@each_view
+def test_no_other_host_is_asked(visits, view):
+    assert visits(view).foreign == []
+
+
+@each_view
+def test_all_mathematics_is_set(visits, view):
+    seen = visits(view).seen
+    assert seen["mistakes"] == []
+    assert seen["set"] == seen["formulas"]
+    assert [sign for sign in ("$", r"\(", r"\[") if sign in seen["text"]] == []
+
+
+@pytest.mark.parametrize("page", notebook_pages())
+def test_every_chapter_has_mathematics_and_a_figure(visits, page):
+    seen = visits(View(page)).seen
+    assert seen["formulas"]
+    assert seen["images"]
+
+
+@pytest.mark.parametrize("view", VIEWS + NARROWEST, ids=str)
+def test_the_page_does_not_scroll_sideways(visits, view):
+    assert visits(view).seen["width"] <= view.width
+
+
+@each_view
+def test_every_figure_is_shown_and_described(visits, view):
+    for image in visits(view).seen["images"]:
+        assert image["loaded"], image
+        assert len(image["description"].split()) >= 4, image
+
+
+@each_view
+def test_the_page_follows_the_reader_s_colour_scheme(visits, view):
+    seen = visits(view).seen
+    brightness = sum(map(int, seen["background"].removeprefix("rgb(").rstrip(")").split(",")))
+    assert seen["theme"] == view.scheme
+    assert (brightness > 3 * 128) == (view.scheme == "light")
+
+
+def test_the_site_works_from_a_folder_without_a_server(browser, site):
+    seen = look(browser, View("chapters/01_single_query"), site.as_uri())
+    assert (seen.errors, seen.foreign) == ([], [])
+    assert seen.seen["set"] == seen.seen["formulas"] > 0
+
+
+def test_a_search_finds_the_chapter_that_explains_a_word(browser, home):
+    with opened(browser, View("search"), home) as (page, visit):
+        page.goto(f"{home}/search.html?q=softmax")
+        page.wait_for_selector("#search-results li a")
+        found = page.locator("#search-results li a").evaluate_all("links => links.map(a => a.href)")
+    assert visit.errors == []
+    assert any("chapters/01_single_query.html" in link for link in found)
+
+
+BROKEN = {
+    "errors": "<script>throw new Error('broken')</script>",
+    "foreign": "<img src='http://elsewhere.invalid/a.png' alt='a picture from another host'>",
+    "text": "<p>a formula left as $x$</p>",
+    "mistakes": "<mjx-merror>unknown</mjx-merror>",
+    "width": "<p style='width: 2000px'>too wide</p>",
+    "images": "<article class='bd-article'><img src='here.svg'></article>",
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_page_is_noticed(browser, tmp_path, fault):
+    """Each fault leaves its mark on the visit: these tests can fail."""
+    tmp_path.joinpath("page.html").write_text(f"<!doctype html><body>{BROKEN[fault]}", "utf-8")
+    view = View("page")
+    with served(tmp_path) as url:
+        visit = look(browser, view, url)
+    marks = {
+        "errors": visit.errors,
+        "foreign": visit.foreign,
+        "text": "$" in visit.seen["text"],
+        "mistakes": visit.seen["mistakes"],
+        "width": visit.seen["width"] > view.width,
+        "images": [image for image in visit.seen["images"] if not image["description"]],
+    }
+    assert marks[fault]
