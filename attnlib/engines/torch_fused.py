@@ -265,11 +265,9 @@ def _facts_of_items(task: _Task) -> list[_Facts]:
 
 def _spans(key_mask: Tensor) -> list[tuple[int, int, bool]]:
     """For each row (N, S): first real key, one past the last, whether some between are not real."""
-    numbers = torch.arange(1, key_mask.shape[1] + 1) * key_mask
-    stops = numbers.amax(1)
-    counts = key_mask.sum(1)
-    starts = torch.where(counts > 0, key_mask.int().argmax(1), stops)
-    holes = counts < stops - starts
+    stops = (torch.arange(1, key_mask.shape[1] + 1) * key_mask).amax(1)
+    starts = key_mask.int().argmax(1)  # without a real key both are 0
+    holes = key_mask.sum(1) < stops - starts
     return list(zip(starts.tolist(), stops.tolist(), holes.tolist(), strict=True))
 
 

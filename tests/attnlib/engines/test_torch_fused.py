@@ -155,9 +155,15 @@ class TestGroupedHeads:
         check_is_attention(attend(*arrays, **options), arrays, **options)
         assert fused_calls[0].enable_gqa
 
+    def test_each_keeps_its_own_mask(self):
+        arrays, mask = grouped(queries=1), tensor(B, Hq, 1, S) < 0.5
+        options = {"enable_gqa": True, "attn_mask": mask}
+        check_is_attention(attend(*arrays, **options), arrays, **options)
+
     def test_one_head_for_all_is_not_copied(self, fused_calls):
         arrays = [tensor(B, Hq, L, E), tensor(B, 1, S, E), tensor(B, 1, S, E, seed=75)]
         check_is_attention(attend(*arrays), arrays)
+        assert fused_calls[0].query.shape == (B, 1, Hq * L, E)
         assert fused_calls[0].key.data_ptr() == arrays[1].data_ptr()
 
     def test_on_a_gpu_are_repeated_where_positions_matter(self, fused_calls, as_on_a_gpu):
@@ -219,11 +225,23 @@ class TestPositions:
         assert call.key.shape[2] == 5
         assert call.attn_mask is None
 
-    def test_queries_that_see_nothing_reach_no_kernel(self, fused_calls):
-        arrays, options = self_attention(), {"is_causal": True, "causal_offset": -2}
+    def test_keys_after_the_last_query_reach_no_kernel(self, fused_calls):
+        arrays = [tensor(B, Hq, L, E), tensor(B, Hq, S, E), tensor(B, Hq, S, E, seed=77)]
+        attend(*arrays, is_causal=True)
+        assert fused_calls[0].key.shape[2] == L
+
+    @pytest.mark.parametrize(
+        ("options", "seeing"),
+        [
+            ({"is_causal": True, "causal_offset": -2}, L - 2),
+            ({"window": (1, None), "causal_offset": 3}, L - 2),
+        ],
+        ids=["before the first key", "after the last key"],
+    )
+    def test_queries_that_see_nothing_reach_no_kernel(self, fused_calls, options, seeing):
+        arrays = self_attention()
         check_is_attention(attend(*arrays, **options), arrays, **options)
-        (call,) = fused_calls
-        assert (call.query.shape[2], call.key.shape[2], call.is_causal) == (L - 2, L - 2, True)
+        assert [call.query.shape[2] for call in fused_calls] == [seeing]
 
     def test_an_offset_makes_no_mask_larger_than_a_strip(self, fused_calls, monkeypatch):
         monkeypatch.setattr(torch_fused, "_WIDE_STRIP", 4)
@@ -318,12 +336,13 @@ class TestKeyMask:
         (call,) = fused_calls
         assert call.key.data_ptr() == arrays[1].data_ptr()
 
-    @pytest.mark.parametrize("which", [1, 2], ids=["key", "value"])
-    def test_a_hole_with_infinity_leaves_gradients_alone(self, which):
+    def test_a_key_of_minus_infinity_in_a_hole_leaves_gradients_alone(self):
+        """Its scores are -inf, as if masked, so that it cannot be told from the output."""
         arrays, mask = self_attention(), torch.tensor([True, False, True, False, True])
+        arrays[0] = arrays[0].abs()
         call = validate(*arrays, key_mask=mask)
         expected = torch_fused.gradients(call, torch.ones_like(arrays[0]))
-        arrays[which][:, :, 3] = -torch.inf
+        arrays[1][:, :, 3] = -torch.inf
         gradients = torch_fused.gradients(call, torch.ones_like(arrays[0]))
         for gradient, wanted in zip(gradients, expected, strict=True):
             assert torch.equal(gradient, wanted)
