@@ -1,4 +1,4 @@
-"""The package as built once for all tests here, and a note on which Pythons there were."""
+"""The package as built once for all tests here, and a note on which environments there were."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.environments.environments import absent, copy_package, interpreters, run
+from tests.environments.environments import NOTES, absent, copy_package, interpreters, run
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +25,8 @@ def wheel(distributions):
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    terminalreporter.section("Pythons")
-    terminalreporter.line(f"present: {', '.join(interpreters())}")
-    terminalreporter.line(f"absent: {', '.join(absent()) or 'none'}")
+    terminalreporter.section("environments")
+    terminalreporter.line(f"Python present: {', '.join(interpreters())}")
+    terminalreporter.line(f"Python absent: {', '.join(absent()) or 'none'}")
+    for note in NOTES:
+        terminalreporter.line(note)

@@ -23,6 +23,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[2]
 CACHE = Path(sys.prefix) / "environments"
 OLDEST, NEWEST = (3, 11), (3, 14)  # the Pythons that attnlib supports and NumPy has wheels for
+NOTES: list[str] = []  # which environments stood in for what; printed when the tests are done
 _ASK = "import platform, venv; print(platform.python_version())"
 
 
@@ -51,7 +52,7 @@ def absent() -> list[str]:
     """Return the supported Pythons that this machine lacks."""
     present = {version.rpartition(".")[0] for version in interpreters()}
     supported = [f"3.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1)]
-    return [f"Python {minor}" for minor in supported if minor not in present]
+    return [minor for minor in supported if minor not in present]
 
 
 def _candidates() -> list[Path]:
@@ -75,16 +76,24 @@ def _version(python: Path) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def environment(name: str, python: Path, requirements: Sequence[str]) -> Path:
-    """Return the Python of an environment with these requirements, made now if there is none."""
-    contents = "\n".join([str(python.resolve()), _version(python), *requirements])
+def environment(
+    name: str, python: Path, requirements: Sequence[str], bare: Sequence[str] = ()
+) -> Path:
+    """Return the Python of an environment with these requirements, made now if there is none.
+
+    What ``bare`` lists is installed without what it requires in turn.
+    """
+    contents = "\n".join([str(python.resolve()), _version(python), *requirements, "", *bare])
     folder = CACHE / f"{name}-{hashlib.sha256(contents.encode()).hexdigest()[:12]}"
     CACHE.mkdir(exist_ok=True)
     with FileLock(CACHE / f"{name}.lock"):
         if not (folder / "complete").exists():
             for outdated in CACHE.glob(f"{name}-{'[0-9a-f]' * 12}"):
                 shutil.rmtree(outdated)
-            pip_install(new_environment(python, folder), *requirements)
+            own = new_environment(python, folder)
+            pip_install(own, *requirements)
+            if bare:
+                pip_install(own, "--no-deps", *bare)
             (folder / "complete").touch()
     return folder / "bin/python"
 
