@@ -378,6 +378,25 @@ REQUESTS = {
 each_request = pytest.mark.parametrize("options", REQUESTS.values(), ids=REQUESTS.keys())
 
 
+class TestEquation:
+    @each_request
+    def test_gives_the_weights_of_every_request(self, options):
+        arrays = [tensor(B, Hq, L, E), tensor(B, Hq, S, E), tensor(B, Hq, S, Ev)]
+        output, weights = torch_fused.attention(validate(*arrays, return_weights=True, **options))
+        check_is_attention(output, arrays, **options)
+        plain = {
+            name: to_numpy(option) if isinstance(option, torch.Tensor) else option
+            for name, option in options.items()
+        }
+        _, expected = reference.attention(*map(to_numpy, arrays), **plain)
+        np.testing.assert_allclose(to_numpy(weights), expected, rtol=1e-12, atol=1e-12)
+
+    def test_rounds_half_precision_once_on_a_gpu_too(self, as_on_a_gpu):
+        arrays = self_attention(dtype=torch.float16)
+        wide = [array.float() for array in arrays]
+        assert torch.equal(attend(*arrays, softcap=2.0), attend(*wide, softcap=2.0).half())
+
+
 class TestAsOnAGpu:
     """The branches for a GPU, run here: PyTorch computes on the CPU, the choices are a GPU's."""
 
