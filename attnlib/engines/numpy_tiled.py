@@ -46,6 +46,11 @@ _FEW_QUERIES = 16  # for fewer, bounding the scores costs more than it saves
 _STAIR = 128  # keys of a tile on the causal diagonal, where half of a square tile is wasted
 _WORK_PER_THREAD = 20_000_000  # products of a call that are worth one more thread, about 1 ms
 _FAR = 1 << 60  # a position beyond every array and every offset
+# The lowest and the smallest positive number, where a running maximum and a running sum start.
+_LIMITS = {
+    np.dtype(dtype): (float(np.finfo(dtype).min), float(np.finfo(dtype).tiny))
+    for dtype in (np.float32, np.float64)
+}
 
 
 def attention(call: Call) -> tuple[np.ndarray, np.ndarray | None]:
@@ -53,19 +58,56 @@ def attention(call: Call) -> tuple[np.ndarray, np.ndarray | None]:
 
     The call is validated; nothing here raises.
     """
-    plain = _split_groups(call) if call.groups > 1 else call
+    plain = call if call.groups == 1 else _pair_heads(call)
+    is_small = math.prod(plain.lead) * plain.query.shape[-2] * plain.key.shape[-2] <= _WHOLE
     with np.errstate(all="ignore"):  # inf and NaN travel to the result, where they can be seen
-        result = None
-        if math.prod(plain.score_shape) <= _WHOLE:
-            result = _attend_whole(plain)
+        result = _attend_whole(plain) if is_small else None
         output, weights = result or _attend_tiled(plain)
-    if call.groups > 1:
+    if plain is not call:
         output = output.reshape(call.output_shape)
         weights = weights if weights is None else weights.reshape(call.score_shape)
     return output, weights
 
 
 # --- the call, made uniform -----------------------------------------------------------------------
+
+
+def _pair_heads(call: Call) -> Call:
+    """A grouped call as one without groups."""
+    call = _split_groups(call)
+    return _heads_as_queries(call) if call.query.shape[-2] == 1 and _sees_all(call) else call
+
+
+def _sees_all(call: Call) -> bool:
+    """Whether positions hide no key from a single query; so it is when a token is decoded."""
+    if not call.has_band:
+        return True
+    if not isinstance(call.causal_offset, int):
+        return False
+    low, high = _band(call, call.causal_offset)
+    return low <= 0 and call.key.shape[-2] - 1 <= high
+
+
+def _heads_as_queries(call: Call) -> Call:
+    """Groups with one query a head, which sees all keys: heads become the queries of one head.
+
+    So a step of decoding reads each key once, not once for each head of its group.
+    """
+
+    def drop(array: np.ndarray | None, axis: int) -> np.ndarray | None:
+        return array if array is None or array.ndim < 3 else array.squeeze(axis)
+
+    return call._replace(
+        query=drop(call.query, -2),
+        key=drop(call.key, -3),
+        value=drop(call.value, -3),
+        attn_mask=drop(call.attn_mask, -2),
+        key_mask=drop(call.key_mask, -3),
+        causal_offset=0,
+        left=None,
+        right=None,
+        lead=call.lead[:-1],
+    )
 
 
 def _split_groups(call: Call) -> Call:
@@ -105,35 +147,37 @@ def _swap(array: np.ndarray) -> np.ndarray:
 
 def _attend_whole(call: Call) -> tuple[np.ndarray, np.ndarray | None] | None:
     """The equation in one piece; None where masked values that are not finite need more care."""
-    dtype = _working_dtype(call)
-    query, key, value = (
-        array.astype(dtype, copy=False) for array in (call.query, call.key, call.value)
-    )
-    scores = np.matmul(query, _swap(key))
+    query, key, value = call.query, call.key, call.value
+    if query.dtype == np.float16:
+        query, key, value = (array.astype(np.float32) for array in (query, key, value))
+    scores = np.matmul(query, key.swapaxes(-1, -2))
     scores *= call.scale
     if scores.shape[:-2] != call.lead:
         scores = np.broadcast_to(scores, call.score_shape).copy()
     if call.softcap is not None:
         _softcap(scores, call.softcap)
-    has_masks = call.attn_mask is not None or call.key_mask is not None or call.has_band
+    has_masks = not (call.attn_mask is call.key_mask is call.left is call.right is None)
     if has_masks:
         _mask_whole(scores, call)
-    limits = np.finfo(dtype)
-    scores -= np.maximum.reduce(scores, axis=-1, keepdims=True, initial=limits.min)
+    lowest, smallest = _LIMITS[scores.dtype]
+    scores -= np.maximum.reduce(scores, axis=-1, keepdims=True, initial=lowest)
     weights = np.exp(scores, out=scores)
-    total = np.add.reduce(weights, axis=-1, keepdims=True, initial=limits.tiny)
+    total = np.add.reduce(weights, axis=-1, keepdims=True, initial=smallest)
     output = np.matmul(weights, value)
     output /= total
-    if has_masks and not (np.isfinite(total).all() and np.isfinite(output).all()):
+    if has_masks and not (_is_finite(output) and _is_finite(total)):
         return None
     if call.return_weights:
         weights /= total
-        return _cast(output, call), _cast(weights, call)
-    return _cast(output, call), None
+        return output.astype(call.query.dtype, copy=False), weights.astype(
+            call.query.dtype, copy=False
+        )
+    return output.astype(call.query.dtype, copy=False), None
 
 
-def _cast(result: np.ndarray, call: Call) -> np.ndarray:
-    return result.astype(call.query.dtype, copy=False)
+def _is_finite(array: np.ndarray) -> bool:
+    """Told by the sum of squares, faster than ``isfinite``; its overflow only costs time."""
+    return math.isfinite(np.vdot(array, array))
 
 
 def _softcap(scores: np.ndarray, cap: float, slope: np.ndarray | None = None) -> None:
@@ -454,7 +498,7 @@ class _Sums:
         """Output and statistics; rows without an exponential divide zeros by a small number."""
         if self._is_empty:
             self._clear()
-        np.maximum(self.total, np.finfo(self._scratch.dtype).tiny, out=self.total)
+        np.maximum(self.total, _LIMITS[self._scratch.dtype][1], out=self.total)
         self.output /= self.total
         return self.output, _Softmax(top, self.total, careful)
 
@@ -485,7 +529,7 @@ def _attend(call: Call, task: _Task, scratch: _Scratch) -> tuple[np.ndarray, _So
         output, softmax = _attend_bounded(call, task, query, scratch)
     else:
         output, softmax = _attend_running(call, task, query, scratch)
-    if np.isfinite(output).all() and np.isfinite(softmax.total).all():
+    if _is_finite(output) and _is_finite(softmax.total):
         return output, softmax
     return _attend_running(call, task, query, scratch, careful=True)
 
@@ -515,7 +559,7 @@ def _attend_running(
     When the maximum rises, everything summed so far shrinks by exp(old maximum - new maximum).
     """
     sums = _Sums(call, query.shape[:-1], scratch)
-    top = np.full_like(sums.total, np.finfo(scratch.dtype).min)
+    top = np.full_like(sums.total, _LIMITS[scratch.dtype][0])
     product = np.matmul
     for tile in _tiles(task):
         exclusions = _exclusions(call, task, tile, scratch.dtype, careful=careful)
