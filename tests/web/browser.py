@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import BrowserContext, Page, sync_playwright
 
 from web.tools import chromium
 
@@ -82,32 +82,33 @@ class QuietHandler(SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def chromium_browser() -> Iterator[Browser]:
-    """Start the Chromium that this machine has."""
+def chromium_browser() -> Iterator[BrowserContext]:
+    """Start the Chromium that this machine has, with an empty profile."""
     path = chromium.find()
     assert path, "no Chromium found; run: make browser"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=[*chromium.FLAGS])
-        yield browser
+        yield browser.new_context()
         browser.close()
 
 
 @contextmanager
-def opened(browser: Browser, view: View, home: str) -> Iterator[tuple[Page, Visit]]:
+def opened(
+    browser: BrowserContext, view: View, home: str, query: str = ""
+) -> Iterator[tuple[Page, Visit]]:
     """Open a page below the URL `home` and listen to its errors and requests."""
     visit = Visit()
-    context = browser.new_context(
-        viewport={"width": view.width, "height": HEIGHT}, color_scheme=view.scheme
-    )
-    page = context.new_page()
+    page = browser.new_page()
+    page.set_viewport_size({"width": view.width, "height": HEIGHT})
+    page.emulate_media(color_scheme=view.scheme)
     page.on("console", lambda said: said.type == "error" and visit.errors.append(said.text))
     page.on("pageerror", lambda error: visit.errors.append(str(error)))
     page.on("requestfailed", lambda request: visit.errors.append(f"not loaded: {request.url}"))
     page.on("request", lambda request: note_foreign(request.url, home, visit))
     page.route(lambda url: is_foreign(url, home), lambda route: route.abort())
-    page.goto(f"{home}/{view.page}.html", wait_until="load")
+    page.goto(f"{home}/{view.page}.html{query}", wait_until="load")
     yield page, visit
-    context.close()
+    page.close()
 
 
 def is_foreign(url: str, home: str) -> bool:
@@ -122,7 +123,7 @@ def note_foreign(url: str, home: str, visit: Visit) -> None:
         visit.foreign.append(url)
 
 
-def look(browser: Browser, view: View, home: str) -> Visit:
+def look(browser: BrowserContext, view: View, home: str) -> Visit:
     """Open a page, wait until it has settled, and return all there is to see."""
     with opened(browser, view, home) as (page, visit):
         visit.seen = page.evaluate(LOOK)

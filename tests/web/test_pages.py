@@ -98,8 +98,7 @@ def test_the_site_works_from_a_folder_without_a_server(browser, site):
 
 
 def test_a_search_finds_the_chapter_that_explains_a_word(browser, home):
-    with opened(browser, View("search"), home) as (page, visit):
-        page.goto(f"{home}/search.html?q=softmax")
+    with opened(browser, View("search"), home, "?q=softmax") as (page, visit):
         page.wait_for_selector("#search-results li a")
         found = page.locator("#search-results li a").evaluate_all("links => links.map(a => a.href)")
     assert visit.errors == []
