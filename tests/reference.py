@@ -32,11 +32,11 @@ def softmax(scores: list[float], allowed: list[bool] | None = None) -> list[floa
     return [number / total for number in exps]
 
 
-def dot(a: Any, b: Any) -> float:
+def dot(a: list[float], b: list[float]) -> float:
     """Return Σ_e a_e b_e, one product after the other."""
     total = 0.0
     for x, y in zip(a, b, strict=True):
-        total += float(x) * float(y)
+        total += x * y
     return total
 
 
@@ -72,24 +72,23 @@ def attention(
     for place in np.ndindex(*lead):
         kv_place = (*place[:-1], place[-1] // group) if enable_gqa else place
         item = place[:-1] if len(place) > 1 else place  # the item of the batch that this head is of
+        offset = int(_per_item(causal_offset, item, ndim=0))
+        real = [True] * S if key_mask is None else _per_item(key_mask, item, ndim=1).tolist()
+        keys = [_row(key, (*kv_place, j)) for j in range(S)]
+        values = [_row(value, (*kv_place, j)) for j in range(S)]
         for i in range(L):
-            scores, allowed = [0.0] * S, [False] * S
+            q, scores, allowed = _row(query, (*place, i)), [0.0] * S, [False] * S
             for j in range(S):
                 bias = 0.0 if mask is None else _bias(_entry(mask, (*place, i, j)))
-                position = i + _per_item(causal_offset, item, ndim=0)
-                allowed[j] = (
-                    bias != -math.inf
-                    and (key_mask is None or bool(_per_item(key_mask, item, ndim=1)[j]))
-                    and _visible(position, j, is_causal, window)
-                )
+                visible = _visible(i + offset, j, is_causal, window)
+                allowed[j] = real[j] and visible and bias != -math.inf
                 if allowed[j]:
-                    score = scale * dot(_row(query, (*place, i)), _row(key, (*kv_place, j)))
+                    score = scale * dot(q, keys[j])
                     scores[j] = (softcap * math.tanh(score / softcap) if softcap else score) + bias
             weights[(*place, i)] = row = softmax(scores, allowed)
+            seen = [j for j in range(S) if allowed[j]]
             for e in range(Ev):
-                seen = [j for j in range(S) if allowed[j]]
-                column = [_row(value, (*kv_place, j))[e] for j in seen]
-                output[(*place, i, e)] = dot([row[j] for j in seen], column)
+                output[(*place, i, e)] = dot([row[j] for j in seen], [values[j][e] for j in seen])
     return output, weights
 
 
@@ -103,7 +102,8 @@ def attention_gradients(
         def loss(changed: np.ndarray) -> float:
             changed_arrays = [*arrays[:which], changed, *arrays[which + 1 :]]
             output, _ = attention(*changed_arrays, attn_mask, **options)
-            return dot(output.ravel(), np.asarray(grad_output, dtype=np.float64).ravel())
+            weights = np.asarray(grad_output, dtype=np.float64)
+            return dot(output.ravel().tolist(), weights.ravel().tolist())
 
         return loss
 
@@ -130,9 +130,11 @@ def finite_differences(
 def linear(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
     """Return y = x W + b for each row x of a (…, L, D) array."""
     y = np.zeros((*x.shape[:-1], w.shape[1]))
-    for place in np.ndindex(*y.shape):
-        bias = 0.0 if b is None else float(b[place[-1]])
-        y[place] = dot(x[place[:-1]], w[:, place[-1]]) + bias
+    columns = w.T.tolist()
+    for place in np.ndindex(*x.shape[:-1]):
+        row = x[place].tolist()
+        for e, column in enumerate(columns):
+            y[(*place, e)] = dot(row, column) + (0.0 if b is None else float(b[e]))
     return y
 
 
@@ -215,9 +217,9 @@ def _per_item(array: Any, item: Index, *, ndim: int) -> Any:
     return array if array.ndim == ndim else array[item]
 
 
-def _row(array: np.ndarray, place: Index) -> np.ndarray:
+def _row(array: np.ndarray, place: Index) -> list[float]:
     """Read the vector at `place`, where missing leading axes and axes of size 1 stretch."""
-    return array[_stretched(place, array.shape[:-1])]
+    return array[_stretched(place, array.shape[:-1])].tolist()
 
 
 def _entry(mask: np.ndarray, place: Index) -> Any:

@@ -128,7 +128,9 @@ class TestFirstDerivatives:
     def test_are_those_of_finite_differences_for_each_shape(self, kind, shapes, options):
         arrays = leaves(kind, *shapes)
         assert torch.autograd.gradcheck(
-            lambda *inputs: scaled_dot_product_attention(*inputs, **options), arrays
+            lambda *inputs: scaled_dot_product_attention(*inputs, **options),
+            arrays,
+            fast_mode=True,
         )
 
     @each_double_kind
@@ -137,7 +139,9 @@ class TestFirstDerivatives:
         arrays = [array.detach() for array in leaves(kind, *FOUR_AXES)]
         (mask,) = leaves(kind, shape, seed=82)
         assert torch.autograd.gradcheck(
-            lambda bias: scaled_dot_product_attention(*arrays, bias, is_causal=True), [mask]
+            lambda bias: scaled_dot_product_attention(*arrays, bias, is_causal=True),
+            [mask],
+            fast_mode=True,
         )
 
     @each_request
