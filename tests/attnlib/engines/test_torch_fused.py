@@ -308,6 +308,15 @@ class TestKeyMask:
         assert [(len(call.query), call.key.shape[2]) for call in fused_calls] == [(2, 2), (1, 4)]
         assert all(call.attn_mask is None for call in fused_calls)
 
+    def test_items_solved_apart_keep_their_own_masks(self, fused_calls, many_scores):
+        arrays = self_attention()
+        options = {
+            "key_mask": torch.arange(L) < torch.tensor([[2], [3], [4]]),
+            "attn_mask": tensor(B, Hq, L, L) < 0.5,
+        }
+        check_is_attention(attend(*arrays, **options), arrays, **options)
+        assert len(fused_calls) == B
+
     def test_small_items_are_not_solved_apart(self, fused_calls):
         arrays = self_attention()
         mask = torch.arange(L) < torch.tensor([[2], [3], [4]])
@@ -355,6 +364,7 @@ REQUESTS = {
     "negative offset": {"is_causal": True, "causal_offset": -2},
     "offsets": {"is_causal": True, "causal_offset": torch.tensor([2, -9, 0])},
     "window": {"window": (1, 2)},
+    "window at an offset": {"window": (1, 0), "causal_offset": 3},
     "windows at offsets": {"window": (1, 0), "causal_offset": torch.tensor([1, 9, -1])},
     "bool mask": {"attn_mask": tensor(L, S) < 0.6},
     "bool mask with empty rows": {"attn_mask": tensor(B, 1, L, S) < -0.5},
