@@ -143,7 +143,7 @@ NUMBERS = [
     # Why scale: row S5
     computed(r"weights $\tfrac16, \tfrac26, \tfrac36$ it is", exact_weights),
     computed(
-        r"\frac{1}{36} \begin{pmatrix} 5 & -2 & -3 \\ -2 & 8 & -6 \\ -3 & -6 & 9 \end{pmatrix}",
+        r"\frac{1}{36} \begin{bmatrix} 5 & -2 & -3 \\ -2 & 8 & -6 \\ -3 & -6 & 9 \end{bmatrix}",
         jacobian_in_parts,
     ),
     computed("*mean* of what reaches the scores is 0.03", lambda: np.mean(unscaled_jacobians())),

@@ -150,7 +150,7 @@ NUMBERS = [
         lambda: [share_above(4), np.mean(effective_keys(random_weights(4)))],
     ),
     # Counting pairs
-    computed("the scores of one head fill 64 GiB", lambda: float32_bytes(131_072**2) / 2**30),
+    computed("the scores fill 64 GiB", lambda: float32_bytes(131_072**2) / 2**30),
     computed("the vectors fit into 128 MiB", lambda: float32_bytes(4 * 131_072 * 64) / 2**20),
     # The running softmax
     computed(
