@@ -16,6 +16,7 @@ from playwright.sync_api import BrowserContext, Page, sync_playwright
 from web.tools import chromium
 
 HEIGHT = 900
+PHONE, NARROWEST = 360, 320  # the width of a phone, and of one in large type
 
 # Read in the page itself, once its mathematics is set.
 LOOK = r"""async () => {
@@ -127,4 +128,7 @@ def look(browser: BrowserContext, view: View, home: str) -> Visit:
     """Open a page, wait until it has settled, and return all there is to see."""
     with opened(browser, view, home) as (page, visit):
         visit.seen = page.evaluate(LOOK)
+        if view.width == PHONE:
+            page.set_viewport_size({"width": NARROWEST, "height": HEIGHT})
+            visit.seen["narrowest"] = page.evaluate("document.documentElement.scrollWidth")
     return visit

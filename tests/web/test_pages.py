@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.web.browser import View, chromium_browser, look, opened, served
+from tests.web.browser import NARROWEST, PHONE, View, chromium_browser, look, opened, served
 from tests.web.pages import notebook_pages, table_of_contents
 
 pytestmark = pytest.mark.slow  # needs the built site and a browser
@@ -14,10 +14,9 @@ ADDED = ("search", "genindex", "_modules/attnlib/single_query")  # one of each k
 VIEWS = [
     View(page, width, scheme)
     for page in (*table_of_contents(), *ADDED)
-    for width in (1280, 360)
+    for width in (1280, PHONE)
     for scheme in SCHEMES
 ]
-NARROWEST = [View(page, width=320) for page in table_of_contents()]
 each_view = pytest.mark.parametrize("view", VIEWS, ids=str)
 
 
@@ -71,9 +70,11 @@ def test_every_chapter_has_mathematics_and_a_figure(visits, page):
     assert seen["images"]
 
 
-@pytest.mark.parametrize("view", VIEWS + NARROWEST, ids=str)
+@each_view
 def test_the_page_does_not_scroll_sideways(visits, view):
-    assert visits(view).seen["width"] <= view.width
+    seen = visits(view).seen
+    assert seen["width"] <= view.width
+    assert view.width != PHONE or seen["narrowest"] <= NARROWEST
 
 
 @each_view
