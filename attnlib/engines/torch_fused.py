@@ -5,9 +5,9 @@ causal one. This module brings other calls into that form by views, slices and p
 differentiable, and leaves the arithmetic to PyTorch:
 
 1. ``_task``: four axes (N items, heads, length, width), half precision on the CPU in float32.
-2. ``_solve``: on the CPU masks are looked at. One that is all True is dropped, the causal one
-   becomes a bound on positions, padding at the ends is cut off. On a GPU looking would mean
-   waiting for it, so there the choice depends on shapes, flags and Python numbers alone.
+2. ``_solve``: on the CPU the masks of large calls are looked at. One that is all True is dropped,
+   the causal one becomes a bound on positions, padding at the ends is cut off. On a GPU looking
+   would mean waiting for it, so there the choice depends on shapes, flags and Python numbers.
 3. ``_solve_positions``: queries that see nothing and keys that nobody sees are sliced away, so
    what they hold (NaN too) can't matter. Keys off in ``key_mask`` that can't be sliced become 0.
 4. ``_attend`` chooses: one fused call, strips of queries, or the equation as it stands.
@@ -34,7 +34,7 @@ _HALVES = (torch.float16, torch.bfloat16)
 # Queries per strip, measured on CPUs: with a window a strip should be narrow, as it computes
 # (queries + window) keys a query; without one it should be wide, as all keys are read a strip.
 _STRIP, _WIDE_STRIP, _GPU_STRIP = 64, 256, 1024
-# From so many scores on it pays to look for a causal mask, or to treat items one by one.
+# From so many scores an item on it pays to look at what masks hold.
 _MANY_SCORES = 1 << 14
 
 
@@ -207,7 +207,7 @@ class _Facts(NamedTuple):
 
 def _solve(task: _Task) -> tuple[Tensor, Tensor | None]:
     """Output and weights, in the computing dtype."""
-    if not _may_read(task.query):
+    if not _pays_to_read(task):
         return _solve_positions(task)
     try:
         task = _read_attn_mask(task)
@@ -216,9 +216,6 @@ def _solve(task: _Task) -> tuple[Tensor, Tensor | None]:
         return _solve_positions(task)
     if len(set(facts)) == 1:
         return _solve_alike(task, facts[0])
-    _, Hq, L, _ = task.query.shape
-    if not facts or Hq * L * task.key.shape[2] < _MANY_SCORES:
-        return _solve_positions(task)
     parts, start = [], 0
     for fact, run in groupby(facts):
         stop = start + len(list(run))
@@ -226,6 +223,13 @@ def _solve(task: _Task) -> tuple[Tensor, Tensor | None]:
         start = stop
     outputs, weights = zip(*parts, strict=True)
     return torch.cat(outputs), torch.cat(weights) if task.return_weights else None
+
+
+def _pays_to_read(task: _Task) -> bool:
+    items, Hq, L, _ = task.query.shape
+    has_values = any(isinstance(x, Tensor) for x in (task.attn_mask, task.key_mask, task.offset))
+    is_large = Hq * L * task.key.shape[2] >= _MANY_SCORES
+    return items > 0 and has_values and is_large and _may_read(task.query)
 
 
 def _may_read(tensor: Tensor) -> bool:
@@ -245,7 +249,7 @@ def _read_attn_mask(task: _Task) -> _Task:
     if bool(mask.all()):
         return task._replace(attn_mask=None)
     L, S = mask.shape[2:]
-    if L == 1 or not _MANY_SCORES <= mask.numel() == L * S or _has_band(task):
+    if L == 1 or mask.numel() != L * S or _has_band(task):
         return task
     triangle = mask[0, 0]
     diagonal = int(triangle[0].sum()) - 1

@@ -173,7 +173,7 @@ class TestGroupedHeads:
 
 
 class TestAttnMask:
-    def test_of_nothing_but_true_is_dropped(self, fused_calls):
+    def test_of_nothing_but_true_is_dropped(self, fused_calls, many_scores):
         arrays = self_attention()
         attend(*arrays, attn_mask=torch.ones(L, L, dtype=torch.bool))
         assert fused_calls[0].attn_mask is None
@@ -279,7 +279,7 @@ class TestPositions:
         arrays = [tensor(B, Hq, 11, E), tensor(B, Hq, 13, E), tensor(B, Hq, 13, Ev)]
         check_is_attention(attend(*arrays, **options), arrays, **options)
 
-    def test_one_offset_in_a_tensor_is_a_number(self, fused_calls):
+    def test_one_offset_in_a_tensor_is_a_number(self, fused_calls, many_scores):
         arrays = self_attention()
         attend(*arrays, is_causal=True, causal_offset=torch.zeros(B, dtype=torch.int64))
         assert fused_calls[0].is_causal
@@ -293,7 +293,7 @@ class TestPositions:
 
 
 class TestKeyMask:
-    def test_padding_is_cut_off(self, fused_calls):
+    def test_padding_is_cut_off(self, fused_calls, many_scores):
         arrays = self_attention()
         mask = torch.tensor([False, True, True, True, False])
         check_is_attention(attend(*arrays, key_mask=mask), arrays, key_mask=mask)
