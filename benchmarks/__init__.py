@@ -1,0 +1,1 @@
+"""Measurements of attnlib beside PyTorch and plain NumPy; README.md says how to run them."""
