@@ -32,19 +32,21 @@ def time_and_memory(points: Sequence[dict[str, Any]], *, alt: str) -> Figure:
     """
     import matplotlib.pyplot as plt
 
-    figure, (times, peaks) = plt.subplots(1, 2, figsize=(8.4, 3.8))
+    # One above the other: beside each other their letters would be tiny on a phone.
+    figure, (times, peaks) = plt.subplots(2, 1, figsize=(5.6, 6.4), sharex=True)
     _draw(times, points, "seconds", 1e-3, "milliseconds")
     _draw(peaks, points, "bytes", 1 << 20, "MiB beyond the output")
     handles, labels = times.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    peaks.set_xlabel("length")
+    figure.legend(handles, labels, loc="outside lower center", ncols=2)
     figure.set_label(alt)
     return figure
 
 
 def _draw(ax: Axes, points: Sequence[dict[str, Any]], kind: str, unit: float, label: str) -> None:
     for number, name in enumerate(points[0][kind]):
-        lengths = [point["length"] for point in points if name in point[kind]]
-        heights = [point[kind][name] / unit for point in points if name in point[kind]]
+        pairs = [(point["length"], point[kind].get(name, 0) / unit) for point in points]
+        lengths, heights = zip(*(pair for pair in pairs if pair[1] > 0), strict=True)
         if name in points[0]["bytes"]:
             style = {"color": COLOURS[number % 4], "marker": _MARKERS[number % 4], "markersize": 4}
         else:
@@ -52,7 +54,7 @@ def _draw(ax: Axes, points: Sequence[dict[str, Any]], kind: str, unit: float, la
         ax.plot(lengths, heights, label=name, **style)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
-    ax.set(xlabel="length", ylabel=label)
+    ax.set_ylabel(label)
     ax.set_xticks([point["length"] for point in points][::2])
     ax.xaxis.set_major_formatter(lambda length, _: f"{length:.0f}")
     ax.grid(True, color=GRID, linewidth=0.6)
