@@ -167,12 +167,11 @@ def _attend_whole(call: Call) -> tuple[np.ndarray, np.ndarray | None] | None:
     output /= total
     if has_masks and not (_is_finite(output) and _is_finite(total)):
         return None
-    if call.return_weights:
-        weights /= total
-        return output.astype(call.query.dtype, copy=False), weights.astype(
-            call.query.dtype, copy=False
-        )
-    return output.astype(call.query.dtype, copy=False), None
+    dtype = call.query.dtype
+    if not call.return_weights:
+        return output.astype(dtype, copy=False), None
+    weights /= total
+    return output.astype(dtype, copy=False), weights.astype(dtype, copy=False)
 
 
 def _is_finite(array: np.ndarray) -> bool:
@@ -539,10 +538,7 @@ def _attend_bounded(
 ) -> tuple[np.ndarray, _Softmax]:
     """Softmax without a maximum, for scores whose exponentials can neither overflow nor vanish."""
     sums = _Sums(call, query.shape[:-1], scratch)
-    for tile in _tiles(task):
-        exclusions = _exclusions(call, task, tile, scratch.dtype, bounded=True)
-        if exclusions is None:
-            continue
+    for tile, exclusions in _seen_tiles(call, task, scratch, bounded=True):
         weights = _scores(call, task, tile, query, scratch)
         np.exp(weights, out=weights)
         for rows, switch in exclusions:
@@ -561,10 +557,7 @@ def _attend_running(
     sums = _Sums(call, query.shape[:-1], scratch)
     top = np.full_like(sums.total, _LIMITS[scratch.dtype][0])
     product = np.matmul
-    for tile in _tiles(task):
-        exclusions = _exclusions(call, task, tile, scratch.dtype, careful=careful)
-        if exclusions is None:
-            continue
+    for tile, exclusions in _seen_tiles(call, task, scratch, careful=careful):
         scores = _scores(call, task, tile, query, scratch, exclusions)
         old, new = top[..., tile.rows, :], scores.max(axis=-1, keepdims=True)
         np.maximum(old, new, out=new)
@@ -584,10 +577,7 @@ def _write_weights(
 ) -> None:
     """One task's rows of the weights, from scores computed once more, into zeros."""
     query = _scaled_query(call, task, scratch)
-    for tile in _tiles(task):
-        exclusions = _exclusions(call, task, tile, scratch.dtype, careful=softmax.careful)
-        if exclusions is None:
-            continue
+    for tile, exclusions in _seen_tiles(call, task, scratch, careful=softmax.careful):
         tile_weights = _scores(call, task, tile, query, scratch, exclusions)
         tile_weights -= softmax.top[..., tile.rows, :]
         np.exp(tile_weights, out=tile_weights)
@@ -648,10 +638,22 @@ def _scores(
 
 
 class _Exclusion(NamedTuple):
+    """Pairs of a tile that are switched off."""
+
     rows: slice
     """Rows of the tile; in all others every pair is allowed."""
     switch: np.ndarray
     """What ``_switch`` makes of allowed, (…, rows, keys) or broadcasting to that."""
+
+
+def _seen_tiles(
+    call: Call, task: _Task, scratch: _Scratch, bounded: bool = False, careful: bool = False
+) -> Iterator[tuple[_Tile, list[_Exclusion]]]:
+    """The tiles of a task in which something is allowed, and what is excluded from them."""
+    for tile in _tiles(task):
+        exclusions = _exclusions(call, task, tile, scratch.dtype, bounded, careful)
+        if exclusions is not None:
+            yield tile, exclusions
 
 
 def _exclusions(
@@ -659,8 +661,8 @@ def _exclusions(
     task: _Task,
     tile: _Tile,
     dtype: np.dtype,
-    bounded: bool = False,
-    careful: bool = False,
+    bounded: bool,
+    careful: bool,
 ) -> list[_Exclusion] | None:
     """What must be excluded from a tile, piece by piece; None if that is all of it.
 
@@ -868,41 +870,33 @@ def _backward_task(
     """
     grad_query, grad_key, grad_value = sums
     output, softmax = _attend(call, task, scratch)
+    log_sum = softmax.top + np.log(softmax.total)
     block = grad_output[task.group][..., task.start : task.stop, :]
     mean = (block * output).sum(axis=-1, keepdims=True)
     grad_rows = _with_column(block, -mean, "grad_rows", scratch)
-    log_sum = softmax.top + np.log(softmax.total)
     query = _with_column(_scaled_query(call, task, scratch), -log_sum, "query_column", scratch)
-    for tile in _tiles(task):
-        exclusions = _exclusions(call, task, tile, scratch.dtype, careful=careful)
-        if exclusions is None:
-            continue
-        shape = (*grad_rows[..., tile.rows, 0].shape, tile.keys.stop - tile.keys.start)
+    for tile, exclusions in _seen_tiles(call, task, scratch, careful=careful):
         key = _with_column(_operand(call.key, task, tile.keys, scratch), 1, "key", scratch)
         value = _with_column(_operand(call.value, task, tile.keys, scratch), 1, "value", scratch)
-        slope = None
+        rows, queries = grad_rows[..., tile.rows, :], query[..., tile.rows, :-1]
+        shape = (*rows.shape[:-1], key.shape[-2])
+        grad_scores = scratch.scores("grad_scores", shape)
+        np.matmul(rows, _swap(value), out=grad_scores)
         if call.softcap is None:
             weights = _scores(call, task, tile, query, scratch, exclusions, key=key)
-        else:
+        else:  # scores are not linear in the query, so nothing comes along
             slope = scratch.scores("slope", shape)
-            plain = query[..., :-1], key[..., :-1]
-            weights = _scores(
-                call, task, tile, plain[0], scratch, exclusions, key=plain[1], slope=slope
-            )
+            weights = _scores(call, task, tile, query[..., :-1], scratch, exclusions, slope=slope)
             weights -= log_sum[..., tile.rows, :]
-        np.exp(weights, out=weights)
-        grad_scores = scratch.scores("grad_scores", shape)
-        np.matmul(grad_rows[..., tile.rows, :], _swap(value), out=grad_scores)
-        grad_scores *= weights
-        if slope is not None:
             grad_scores *= slope
+        np.exp(weights, out=weights)
+        grad_scores *= weights
         product = product_by_key = np.matmul
         if careful:
             allowed = _allowed(exclusions, shape)
             product = partial(_selected_product, allowed=allowed)
             product_by_key = partial(_selected_product, allowed=_swap(allowed))
-        rows, queries = grad_rows[..., tile.rows, :-1], query[..., tile.rows, :-1]
-        _add(grad_value, task.group, tile.keys, product_by_key(_swap(weights), rows))
+        _add(grad_value, task.group, tile.keys, product_by_key(_swap(weights), rows[..., :-1]))
         _add(grad_key, task.group, tile.keys, product_by_key(_swap(grad_scores), queries))
         added = product(grad_scores, key[..., :-1])
         added *= call.scale
