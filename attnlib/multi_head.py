@@ -515,9 +515,9 @@ class MultiHeadAttention:
         >>> module.embed_dim, module.num_heads, module.batch_first, module.training
         (8, 2, True, False)
         """
+        check_fits_torch_module(self)
         import torch
 
-        check_fits_torch_module(self)
         w_q = as_tensor(self.w_q)
         module = torch.nn.MultiheadAttention(
             w_q.shape[0],

@@ -19,7 +19,7 @@ from tests.environments.environments import (
 
 pytestmark = pytest.mark.slow  # runs a test suite for each Python
 
-PYTEST = pinned("pytest", "pytest-xdist", "hypothesis")
+TOOLS = pinned("pytest", "pytest-xdist", "hypothesis", "threadpoolctl")
 NUMPYDOC = pinned("numpydoc")  # reads docstrings; what it requires is for pages, and is large
 OLDEST_NUMPY = "numpy==1.26.4"
 PYTHONS = interpreters()
@@ -40,8 +40,9 @@ def run_suite(tmp_path, wheel):
     def suite(python):
         pip_install(python, "--force-reinstall", "--no-deps", wheel)
         report = tmp_path / "report.xml"
-        pytest_here = [python, "-m", "pytest", "-q", "-n", "auto", "--junit-xml", report]
-        run(*pytest_here, "tests/attnlib", cwd=tmp_path)
+        in_parallel = [python, "-m", "pytest", "-q", "-n", "auto", "--junit-xml", report]
+        # test_tests.py looks at the files of all tests, most of which are not here.
+        run(*in_parallel, "tests/attnlib", "--ignore=tests/attnlib/test_tests.py", cwd=tmp_path)
         location = run(python, "-c", "import attnlib; print(attnlib.__file__)", cwd=tmp_path)
         assert "site-packages" in location
         return list(ElementTree.parse(report).iter("testcase"))
@@ -59,15 +60,13 @@ def check_only_absent_packages_were_skipped(cases):
 
 @pytest.mark.parametrize("version", PYTHONS)
 def test_attnlib_needs_neither_torch_nor_matplotlib(version, run_suite):
-    python = environment(
-        f"alone-{version}", PYTHONS[version], [*PYTEST, *pinned("numpy")], NUMPYDOC
-    )
+    python = environment(f"alone-{version}", PYTHONS[version], [*TOOLS, *pinned("numpy")], NUMPYDOC)
     check_only_absent_packages_were_skipped(run_suite(python))
 
 
 def test_attnlib_works_with_the_oldest_numpy_it_promises(run_suite):
     """NumPy 1.26 has wheels for Python 3.11, the oldest one that the book supports, and 3.12."""
     version = next(version for version in PYTHONS if version.startswith(("3.11.", "3.12.")))
-    python = environment("oldest-numpy", PYTHONS[version], [*PYTEST, OLDEST_NUMPY], NUMPYDOC)
+    python = environment("oldest-numpy", PYTHONS[version], [*TOOLS, OLDEST_NUMPY], NUMPYDOC)
     check_only_absent_packages_were_skipped(run_suite(python))
     assert run(python, "-c", "import numpy; print(numpy.__version__)") == "1.26.4\n"
