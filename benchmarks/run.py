@@ -100,6 +100,7 @@ def measure_all(
         "budget": budget,
         "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
         "machine": facts,
+        "threads": {"cpu": 1, "own": facts["cores"], "wall": 2, "memory": facts["cores"]},
         "interrupted": False,
         "groups": [],
         "rows": [],

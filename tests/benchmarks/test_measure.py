@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -56,6 +58,14 @@ def test_short_calls_are_repeated_until_a_sample_is_long_enough():
     assert measure.calls_in_sample(lambda: None, lambda call, calls: 2.0 * calls, budget) == 1
 
 
+def test_calls_too_short_for_the_clock_are_counted_all_the_same():
+    def coarse(call, calls):
+        return (calls // 10) * 0.1  # ticks every ten calls
+
+    calls = measure.calls_in_sample(lambda: None, coarse, THREE_ROUNDS._replace(sample=1.0))
+    assert 50 <= calls <= 200
+
+
 @pytest.mark.parametrize(
     ("rounds", "seconds", "expected"),
     [(4, 99.0, True), (5, 0.5, True), (5, 2.0, False), (9, 0.0, False)],
@@ -67,7 +77,7 @@ def test_rounds_go_on_for_the_fewest_rounds_and_then_for_the_time(rounds, second
 def test_a_ratio_is_the_median_of_the_ratios_of_the_rounds():
     # The machine was twice as slow in the last two rounds, for both sides alike.
     assert measure.ratio([1.0, 1.0, 2.0, 2.2], [2.0, 2.0, 4.0, 4.0]) == pytest.approx(0.5)
-    assert measure.ratio([1.0, 2.0, 9.0], [1.0, 1.0, 3.0]) == 2.0
+    assert measure.ratio([1.0, 6.0, 3.0], [1.0, 2.0, 4.0]) == 1.0  # medians alone give 3 / 2
     with pytest.raises(ValueError, match="zip"):
         measure.ratio([1.0], [1.0, 2.0])
 
@@ -87,14 +97,20 @@ def test_a_summary_names_median_fastest_and_spread():
 
 
 def test_the_cpu_clock_counts_work_and_not_sleep():
-    def sleep():
-        measure.time.sleep(0.05)
+    assert measure.cpu_seconds(lambda: time.sleep(0.05), 2) < 0.05
+    assert measure.wall_seconds(lambda: time.sleep(0.05), 2) >= 0.1
+    assert measure.cpu_seconds(lambda: sum(range(200_000)), 1) > 0
 
-    def work():
-        sum(range(200_000))
 
-    assert measure.cpu_seconds(sleep, 2) < measure.wall_seconds(sleep, 2)
-    assert measure.cpu_seconds(work, 1) > 0
+def test_the_cpu_clock_counts_the_work_of_other_threads():
+    def work_elsewhere():
+        thread = threading.Thread(target=lambda: sum(range(400_000)))
+        thread.start()
+        thread.join()
+
+    before = time.thread_time()
+    counted = measure.cpu_seconds(work_elsewhere, 1)
+    assert counted > 2 * (time.thread_time() - before)
 
 
 def test_calls_that_measure_themselves_are_added_up():

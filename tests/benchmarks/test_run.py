@@ -114,7 +114,7 @@ def test_a_failed_row_is_recorded_and_the_next_one_measured(monkeypatch):
         def ask(self, operation, **arguments):
             log.append(operation)
             if operation == "describe":
-                return {}
+                return {"cores": 3}
             if log.count("compare") == 1:
                 raise MeasuringError("out of memory")
             return {"seconds": {"ours": [1.0], "theirs": [2.0]}, "apart": 0.0}
@@ -127,6 +127,7 @@ def test_a_failed_row_is_recorded_and_the_next_one_measured(monkeypatch):
     record = run.measure_all(rows, stream=io.StringIO())
     assert [row.get("error") for row in record["rows"]] == ["out of memory", None]
     assert record["rows"][1]["value"] == 0.5
+    assert record["threads"] == {"cpu": 1, "own": 3, "wall": 2, "memory": 3}
     assert log == ["describe", "closed", "compare", "closed", "compare", "closed"]
 
 
@@ -137,7 +138,7 @@ def test_an_interrupted_run_keeps_what_was_measured(monkeypatch):
 
     class Describes(FakeChild):
         def ask(self, operation):
-            return {}
+            return {"cores": 3}
 
     monkeypatch.setattr(run, "Child", Describes)
     monkeypatch.setattr(run, "_measured_rows", measured)
