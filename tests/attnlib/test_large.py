@@ -29,6 +29,9 @@ from tests.kinds import (
 
 # Queries and keys: none alike, some one more or one less than a power of two.
 LENGTHS = [(1, 4099), (2, 33_000), (65, 1030), (257, 513), (140, 600), (1025, 129), (600, 1)]
+# Half precision takes the path of float32, after a cast; one kind of each is enough for the slow.
+FULL_PRECISION = [kind for kind in KINDS if kind.dtype in ("float64", "float32")]
+each_full_precision = pytest.mark.parametrize("kind", FULL_PRECISION, ids=str)
 LEADS = [(), (2,), (2, 3), (1, 1, 2)]
 
 
@@ -146,7 +149,7 @@ class TestLargeCalls:
     @pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"window": (40, 3)}], ids=str)
     @pytest.mark.parametrize("kv_heads", [1, 2])
     def test_of_grouped_heads_give_those_of_the_equation(self, kind, kv_heads, options):
-        numbers = large_call(1, (2, 4), 257, 513)
+        numbers = large_call(1, (2, 4), 65, 513)
         query, key, value = numbers[0], numbers[1][:, :kv_heads], numbers[2][:, :kv_heads]
         arrays = [kind.floats(array) for array in (query, key, value)]
         expected, _ = equation.attention(
@@ -171,6 +174,7 @@ class TestLargeCalls:
 
 
 class TestLargePoison:
+    @each_full_precision
     @pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf], ids=str)
     @pytest.mark.parametrize("where", ["key_mask", "holes", "causal", "window"])
     @pytest.mark.parametrize(("L", "S"), [(257, 513), (2, 33_000)])
@@ -225,6 +229,7 @@ class TestLargePoison:
 
 @pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
 class TestLargeGradients:
+    @each_full_precision
     @pytest.mark.parametrize(
         "options",
         [
