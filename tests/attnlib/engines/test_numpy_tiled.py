@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import tracemalloc
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -265,9 +266,16 @@ class TestMemory:
         assert peak < key.nbytes
 
     def test_does_not_hold_broadcast_keys(self):
-        query, key, value = random_arrays((8, 300, 64), (1, 8192, 64), (8192, 64), dtype="float16")
-        peak, output = peak_of(scaled_dot_product_attention, query, key, value)
-        assert peak < output.nbytes + 8 * MEBIBYTE
+        """Half precision is copied a tile at a time, once for all that share the tile."""
+        query, key, value = random_arrays((8, 2, 64), (1, 8192, 64), (8192, 64), dtype="float16")
+        peak, _ = peak_of(scaled_dot_product_attention, query, key, value)
+        assert peak < 4 * MEBIBYTE
+
+    def test_does_not_hold_a_cast_copy_of_all_keys(self):
+        query, key, value = random_arrays((1, 3, 64), (1, 32768, 64), (1, 32768, 64))
+        query, key, value = (array.astype("float16") for array in (query, key, value))
+        peak, _ = peak_of(scaled_dot_product_attention, query, key, value)
+        assert peak < 4 * MEBIBYTE < key.nbytes * 2
 
 
 def peak_of(function: Any, *arguments: Any, **options: Any) -> tuple[int, Any]:
@@ -286,15 +294,14 @@ class TestBoundedScores:
         scaled_dot_product_attention(*sequences(300, 300))
         assert running == []
 
-    @pytest.mark.parametrize("number", [np.nan, np.inf, 1e30, 30.0])
+    @pytest.mark.parametrize("number", [np.nan, np.inf, 1e30, 15.0])
     @pytest.mark.parametrize("which", [0, 1], ids=["query", "key"])
     def test_are_not_assumed_where_they_may_be_large(self, monkeypatch, number, which):
-        running = count_calls(monkeypatch, "_attend_running")
-        arrays = sequences(300, 300)
-        arrays[which][0, 7] = number
-        arrays[1 - which] *= 3
+        bounded = count_calls(monkeypatch, "_attend_bounded")
+        arrays = sequences(200, 200)
+        arrays[which][0, 7], arrays[1 - which][...] = number, 1.0
         scaled_dot_product_attention(*arrays)
-        assert running
+        assert bounded == []
 
     @pytest.mark.parametrize("sign", [-1, 1])
     def test_are_exact_up_to_the_bound(self, monkeypatch, sign):
@@ -393,24 +400,52 @@ class TestWorkers:
         cut(monkeypatch, WORK_PER_THREAD=1)
         monkeypatch.setattr(numpy_tiled, "worker_count", lambda: 2)
         caller, attend = threading.current_thread(), numpy_tiled._attend
-        both_work, have_met = threading.Barrier(2), threading.local()
+        both_work, stopped, met, finished = threading.Barrier(2), threading.Event(), set(), []
+
+        class Queue(deque):
+            def clear(self):
+                super().clear()
+                stopped.set()
 
         def fail(*arguments):
-            if not hasattr(have_met, "there"):
-                have_met.there = both_work.wait(timeout=60)
-            if (threading.current_thread() is not caller) is in_thread:
+            thread = threading.current_thread()
+            if thread not in met:
+                met.add(thread)
+                both_work.wait(timeout=60)
+            if (thread is not caller) is in_thread:
                 raise error("stop")
+            stopped.wait(timeout=60)
+            finished.append(thread)
             return attend(*arguments)
 
         arrays = sequences(30, 40, dtype="float64")
+        monkeypatch.setattr(numpy_tiled, "deque", Queue)
         monkeypatch.setattr(numpy_tiled, "_attend", fail)
         with pytest.raises(error, match="stop"):
             scaled_dot_product_attention(*arrays)
+        assert len(finished) == 1  # the task at hand, no more
         assert blas_threads[-1] == 5
         assert threading.active_count() == 1
         monkeypatch.setattr(numpy_tiled, "_attend", attend)
         output = scaled_dot_product_attention(*arrays)
         np.testing.assert_allclose(output, reference.attention(*arrays)[0], atol=1e-12)
+
+    @pytest.mark.parametrize(
+        ("key_shape", "units"),
+        [((2, 6), 12), ((2, 1), 2), ((1, 6), 6), ((1, 1), 1)],
+        ids=str,
+    )
+    def test_add_to_gradients_of_their_own(self, monkeypatch, key_shape, units):
+        """Tasks whose keys are the same memory are one unit of work, all others are not."""
+        cut(monkeypatch)
+        shapes = [(2, 6, 19, 4), (*key_shape, 23, 4), (*key_shape, 23, 5)]
+        call = numpy_tiled._broadcast(validate(*random_arrays(*shapes)))
+        of_unit = [
+            {call.key[task.group].__array_interface__["data"][0] for task in unit}
+            for unit in numpy_tiled._units(numpy_tiled._tasks(call), shapes)
+        ]
+        assert len(of_unit) == units
+        assert sum(len(keys) for keys in of_unit) == len(set.union(*of_unit))
 
     def test_concurrent_callers_do_not_disturb_each_other(self, monkeypatch):
         cut(monkeypatch, WORK_PER_THREAD=1)

@@ -106,6 +106,9 @@ class TestPositions:
     def test_positions_beyond_every_array_do_not_overflow(self, kind):
         call = validate(*arrays(kind), window=(10**30, 10**30), causal_offset=-(10**30))
         assert max(call.left, call.right, -call.causal_offset) < 2**60
+        far = kind.plain(np.array([2**63 - 1, -(2**63)]))
+        offsets = validate(*arrays(kind), is_causal=True, causal_offset=far).causal_offset
+        assert int(abs(offsets).max()) < 2**60
 
 
 class TestMasks:
