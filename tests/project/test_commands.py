@@ -65,7 +65,9 @@ def test_continuous_integration_runs_the_test_command_and_nothing_else():
 def test_a_workflow_only_checks_out_sets_up_and_calls_make(path):
     for step in steps(WORKFLOWS[path]):
         if "run" in step:
-            assert re.fullmatch(r"make [a-z]+( ENVIRONMENT=[a-z]+)?|\$\{\{ matrix.command \}\}", step["run"])
+            assert re.fullmatch(
+                r"make [a-z]+( ENVIRONMENT=[a-z]+)?|\$\{\{ matrix.command \}\}", step["run"]
+            )
         else:
             assert re.fullmatch(r"actions/[a-z-]+@v\d+", step["uses"])
 
