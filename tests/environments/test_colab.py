@@ -89,10 +89,10 @@ def torch(tmp_path_factory):
 
 
 @pytest.fixture
-def rehearse(tmp_path, repository, stub):
+def check_runs_alone(tmp_path, repository, stub):
     """Return a function that runs a notebook as a reader does who opens it on Colab."""
 
-    def rehearsal(notebook, python, *importable):
+    def check(notebook, python, *importable):
         pip_uninstall(python, "attnlib")
         assert run(python, "-c", _LIBRARY, cwd=tmp_path) == "False\n"
         write_kernel(tmp_path / "jupyter", python, [stub, *importable], repository)
@@ -111,7 +111,7 @@ def rehearse(tmp_path, repository, stub):
         origin = json.loads(run(python, "-c", _ORIGIN, cwd=tmp_path))
         assert (origin["url"], origin["vcs_info"]["requested_revision"]) == (ADDRESS, "main")
 
-    return rehearsal
+    return check
 
 
 def write_kernel(folder, python, importable, repository):
@@ -143,12 +143,16 @@ def as_opened(path):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_runs_alone_under_colabs_python_without_its_torch_cells(path, colab_python, rehearse):
+def test_runs_alone_under_colabs_python_without_its_torch_cells(
+    path, colab_python, check_runs_alone
+):
     notebook = as_opened(path)
     notebook.cells = [cell for cell in notebook.cells if "torch" not in tags(cell)]
-    rehearse(notebook, colab_python)
+    check_runs_alone(notebook, colab_python)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_runs_alone_under_the_books_python_with_its_torch_cells(path, book_python, torch, rehearse):
-    rehearse(as_opened(path), book_python, torch)
+def test_runs_alone_under_the_books_python_with_its_torch_cells(
+    path, book_python, torch, check_runs_alone
+):
+    check_runs_alone(as_opened(path), book_python, torch)
