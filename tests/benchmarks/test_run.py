@@ -184,6 +184,7 @@ def test_a_pattern_chooses_rows_by_table_group_and_name():
         "torch window",
         "torch memory",
     }
+    assert run.chosen("TORCH WINDOW") == run.chosen("torch window")
     assert run.chosen("no such row") == []
 
 
