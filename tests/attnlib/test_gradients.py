@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from attnlib import attention_gradients, scaled_dot_product_attention, softmax
-from attnlib.gradients import softmax_jacobian
+from attnlib.gradients import dense_attention_gradients, softmax_jacobian
 from tests import reference
 from tests.kinds import (
     FLOAT64_KINDS,
     HAS_TORCH,
+    NUMPY_FLOAT64,
     check_close,
     check_unchanged,
     snapshot,
@@ -71,6 +72,33 @@ class TestJacobian:
 
     def test_vanishes_where_the_weights_saturate(self):
         np.testing.assert_array_equal(softmax_jacobian([1.0, 0.0, 0.0]), np.zeros((3, 3)))
+
+
+class TestDenseEquations:
+    """The derivation as chapter code: one equation a line, no options."""
+
+    @pytest.mark.parametrize("scale", [None, 0.0, -0.75, 2], ids=str)
+    def test_are_those_of_finite_differences(self, scale):
+        Q, K, V, grad_output = random_call(NUMPY_FLOAT64, (3, 2), (5, 2), (5, 4), (3, 4))
+        expected = reference.attention_gradients(Q, K, V, grad_output, scale=scale)
+        gradients = dense_attention_gradients(Q, K, V, grad_output, scale=scale)
+        for gradient, right in zip(gradients, expected, strict=True):
+            np.testing.assert_allclose(gradient, right, rtol=1e-8, atol=1e-9)
+
+    def test_are_those_of_the_function_without_options(self):
+        arrays = random_call(NUMPY_FLOAT64, (3, 2), (5, 2), (5, 4), (3, 4))
+        before = snapshot(*arrays)
+        for gradient, right in zip(
+            dense_attention_gradients(*arrays), attention_gradients(*arrays), strict=True
+        ):
+            np.testing.assert_allclose(gradient, right, rtol=1e-12, atol=1e-14)
+        check_unchanged(before, *arrays)
+
+    def test_need_a_gradient_of_the_shape_of_the_output(self):
+        with pytest.raises(ValueError, match=r"grad_output.*\(L, Ev\).*\(3, 2\)"):
+            dense_attention_gradients(
+                np.ones((3, 2)), np.ones((5, 2)), np.ones((5, 4)), np.ones((3, 2))
+            )
 
 
 class TestEquations:
