@@ -298,8 +298,8 @@ class TestBoundedScores:
     @pytest.mark.parametrize("which", [0, 1], ids=["query", "key"])
     def test_are_not_assumed_where_they_may_be_large(self, monkeypatch, number, which):
         bounded = count_calls(monkeypatch, "_attend_bounded")
-        arrays = sequences(200, 200)
-        arrays[which][0, 7], arrays[1 - which][...] = number, 1.0
+        arrays = sequences(300, 300)
+        arrays[which][0, [7, 290]], arrays[1 - which][...] = number, 1.0  # in both blocks
         scaled_dot_product_attention(*arrays)
         assert bounded == []
 
