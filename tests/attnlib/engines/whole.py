@@ -1,4 +1,4 @@
-"""Attention and its gradients with all scores in memory, by NumPy, for sizes the loop is too slow at.
+"""Attention and its gradients with all scores in memory: NumPy, where the loop is too slow.
 
 Options are those of `scaled_dot_product_attention`; numbers must be finite. Computes in float64, or
 in another dtype that is asked for. `test_stress.py` holds that it agrees with `tests/reference.py`.
