@@ -23,6 +23,10 @@ TOOLS = pinned("pytest", "pytest-xdist", "hypothesis", "threadpoolctl")
 NUMPYDOC = pinned("numpydoc")  # reads docstrings; what it requires is for pages, and is large
 OLDEST_NUMPY = "numpy==1.26.4"
 PYTHONS = interpreters()
+# Long runs at real sizes, and with threads: one Python is enough for them.
+LONG = ["tests/attnlib/engines/test_stress.py", "tests/attnlib/test_large.py"]
+# It looks at the files of all tests, most of which are not copied.
+ABOUT_ALL_TESTS = ["tests/attnlib/test_tests.py"]
 # Only what these environments leave out on purpose may be skipped.
 ABSENT = ("PyTorch is not installed", "Matplotlib is not installed")
 
@@ -37,12 +41,12 @@ def run_suite(tmp_path, wheel):
         shutil.copytree(ROOT / "tests" / folder, tmp_path / "tests" / folder)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
 
-    def suite(python):
+    def suite(python, *left_out):
         pip_install(python, "--force-reinstall", "--no-deps", wheel)
         report = tmp_path / "report.xml"
         in_parallel = [python, "-m", "pytest", "-q", "-n", "auto", "--junit-xml", report]
-        # test_tests.py looks at the files of all tests, most of which are not here.
-        run(*in_parallel, "tests/attnlib", "--ignore=tests/attnlib/test_tests.py", cwd=tmp_path)
+        ignored = [f"--ignore={path}" for path in (*ABOUT_ALL_TESTS, *left_out)]
+        run(*in_parallel, "tests/attnlib", *ignored, cwd=tmp_path)
         location = run(python, "-c", "import attnlib; print(attnlib.__file__)", cwd=tmp_path)
         assert "site-packages" in location
         return list(ElementTree.parse(report).iter("testcase"))
