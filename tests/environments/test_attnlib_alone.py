@@ -23,7 +23,7 @@ TOOLS = pinned("pytest", "pytest-xdist", "hypothesis", "threadpoolctl")
 NUMPYDOC = pinned("numpydoc")  # reads docstrings; what it requires is for pages, and is large
 OLDEST_NUMPY = "numpy==1.26.4"
 PYTHONS = interpreters()
-# Long runs at real sizes, and with threads: one Python is enough for them.
+# Long runs at real sizes, and with threads: the book's own environment is enough for them.
 LONG = ["tests/attnlib/engines/test_stress.py", "tests/attnlib/test_large.py"]
 # It looks at the files of all tests, most of which are not copied.
 ABOUT_ALL_TESTS = ["tests/attnlib/test_tests.py"]
@@ -65,12 +65,12 @@ def check_only_absent_packages_were_skipped(cases):
 @pytest.mark.parametrize("version", PYTHONS)
 def test_attnlib_needs_neither_torch_nor_matplotlib(version, run_suite):
     python = environment(f"alone-{version}", PYTHONS[version], [*TOOLS, *pinned("numpy")], NUMPYDOC)
-    check_only_absent_packages_were_skipped(run_suite(python))
+    check_only_absent_packages_were_skipped(run_suite(python, *LONG))
 
 
 def test_attnlib_works_with_the_oldest_numpy_it_promises(run_suite):
     """NumPy 1.26 has wheels for Python 3.11, the oldest one that the book supports, and 3.12."""
     version = next(version for version in PYTHONS if version.startswith(("3.11.", "3.12.")))
     python = environment("oldest-numpy", PYTHONS[version], [*TOOLS, OLDEST_NUMPY], NUMPYDOC)
-    check_only_absent_packages_were_skipped(run_suite(python))
+    check_only_absent_packages_were_skipped(run_suite(python, *LONG))
     assert run(python, "-c", "import numpy; print(numpy.__version__)") == "1.26.4\n"
