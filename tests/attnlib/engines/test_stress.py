@@ -1135,7 +1135,7 @@ class TestInterrupts:
     @each_function
     def test_by_a_signal_inside_a_long_call_leave_the_next_call_right(self, function):
         call, threads = long_call((512, 512), "dense"), threading.active_count()
-        with tuned(self.KIND, workers=3):
+        with tuned(self.KIND, all_sizes("numpy", 100), workers=3):
             expected = result(call, self.KIND)
             start = time.perf_counter()
             function(call, self.KIND)
