@@ -524,9 +524,10 @@ def _attend_tiled(call: Call) -> tuple[np.ndarray, np.ndarray | None]:
 def _attend(call: Call, task: _Task, scratch: _Scratch) -> tuple[np.ndarray, _Softmax]:
     """Output and softmax statistics of one task, with care if need be."""
     query = _scaled_query(call, task, scratch)
+    output = softmax = None
     if _is_bounded(call, task, query):
         output, softmax = _attend_bounded(call, task, query, scratch)
-    else:
+    if output is None or _may_have_vanished(output, softmax.total, task.last - task.first):
         output, softmax = _attend_running(call, task, query, scratch)
     if _is_finite(output) and _is_finite(softmax.total):
         return output, softmax
@@ -712,6 +713,19 @@ def _is_bounded(call: Call, task: _Task, query: np.ndarray) -> bool:
     if call.softcap is not None and math.isfinite(bound):
         bound = min(bound, call.softcap)
     return bound <= _safe_score(dtype)  # False for NaN
+
+
+def _may_have_vanished(output: np.ndarray, total: np.ndarray, keys: int) -> bool:
+    """Whether values are so small that terms of a bounded sum lost bits that count in it.
+
+    A weight may be 2^-40 there. A product below the smallest normal number keeps fewer bits, which
+    cannot be seen in a sum that is `keys` times as large as that number. Rows without a key are
+    zeros rightly: their total is the smallest number itself.
+    """
+    smallest = _LIMITS[output.dtype][1]
+    sums = np.abs(output)
+    sums *= total
+    return bool(((sums < keys * smallest) & (total > smallest)).any())
 
 
 def _largest_keys(call: Call) -> np.ndarray:
