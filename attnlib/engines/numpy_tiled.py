@@ -41,7 +41,8 @@ _WHOLE = 1 << 16  # scores in a call up to which cutting it into tasks costs mor
 _TILE = 1 << 17  # scores in a tile of one head: 512 KiB in float32, half of a usual L2 cache
 _QUERIES = 256  # rows of a block
 _KEYS = 512  # keys of a tile, more where the block has fewer rows
-_MOST_KEYS = 4096  # bounds the copy of a tile of keys that half precision needs
+_MOST_KEYS = 4096
+_CAST = 1 << 18  # numbers of keys and values that a tile of half precision casts: 1 MiB
 _FEW_QUERIES = 16  # for fewer, bounding the scores costs more than it saves
 _STAIR = 128  # keys of a tile on the causal diagonal, where half of a square tile is wasted
 _WORK_PER_THREAD = 20_000_000  # products of a call that are worth one more thread, about 1 ms
@@ -59,7 +60,11 @@ def attention(call: Call) -> tuple[np.ndarray, np.ndarray | None]:
     The call is validated; nothing here raises.
     """
     plain = call if call.groups == 1 else _pair_heads(call)
-    is_small = math.prod(plain.lead) * plain.query.shape[-2] * plain.key.shape[-2] <= _WHOLE
+    pairs_per_query = math.prod(plain.lead) * plain.key.shape[-2]
+    is_small = (
+        pairs_per_query * plain.query.shape[-2] <= _WHOLE
+        and pairs_per_query * _cast_per_key(plain) <= _CAST
+    )
     with np.errstate(all="ignore"):  # inf and NaN travel to the result, where they can be seen
         result = _attend_whole(plain) if is_small else None
         output, weights = result or _attend_tiled(plain)
@@ -136,6 +141,13 @@ def _split_groups(call: Call) -> Call:
 def _working_dtype(call: Call) -> np.dtype:
     """What scores, softmax and sums are computed in."""
     return np.dtype(np.float64 if call.query.dtype == np.float64 else np.float32)
+
+
+def _cast_per_key(call: Call) -> int:
+    """How many numbers of each key and its value are copied to the working dtype."""
+    if call.query.dtype == _working_dtype(call):
+        return 0
+    return call.key.shape[-1] + call.value.shape[-1]
 
 
 def _swap(array: np.ndarray) -> np.ndarray:
@@ -324,8 +336,9 @@ def _block_rows(call: Call) -> int:
     return min(rows, call.query.shape[-2])
 
 
-def _tile_keys(rows: int) -> int:
-    return max(_KEYS, min(_MOST_KEYS, _TILE // rows))
+def _tile_keys(rows: int, cast_per_key: int) -> int:
+    keys = max(_KEYS, min(_MOST_KEYS, _TILE // rows))
+    return max(1, min(keys, _CAST // cast_per_key)) if cast_per_key else keys
 
 
 def _tasks(call: Call) -> list[_Task]:
@@ -334,7 +347,10 @@ def _tasks(call: Call) -> list[_Task]:
     rows = _block_rows(call)
     norms = _largest_keys(call)
     tasks = []
-    for group in _groups(call, rows * min(keys, _tile_keys(rows))):
+    cast_per_key = _cast_per_key(call)
+    # Heads that are cast together count as much as scores, of which a tile holds fewer.
+    width = max(rows, cast_per_key * _TILE // _CAST)
+    for group in _groups(call, width * min(keys, _tile_keys(rows, cast_per_key))):
         offset = call.causal_offset
         if not isinstance(offset, int):
             offset = int(_any_item(offset[group])[0])
@@ -390,10 +406,10 @@ def _true_range(mask: np.ndarray) -> tuple[int, int]:
     return int(mask.argmax()), len(mask) - int(mask[::-1].argmax())
 
 
-def _tiles(task: _Task) -> Iterator[_Tile]:
+def _tiles(task: _Task, cast_per_key: int = 0) -> Iterator[_Tile]:
     """The keys of a task in tiles: wide ones, then steps down the staircase of the diagonal."""
     rows = task.stop - task.start
-    widest = _tile_keys(rows)
+    widest = _tile_keys(rows, cast_per_key)
     start, last = task.first, task.last
     while start < last:
         if task.low > -_FAR // 2 and last - start <= widest:
@@ -651,7 +667,7 @@ def _seen_tiles(
     call: Call, task: _Task, scratch: _Scratch, bounded: bool = False, careful: bool = False
 ) -> Iterator[tuple[_Tile, list[_Exclusion]]]:
     """The tiles of a task in which something is allowed, and what is excluded from them."""
-    for tile in _tiles(task):
+    for tile in _tiles(task, _cast_per_key(call)):
         exclusions = _exclusions(call, task, tile, scratch.dtype, bounded, careful)
         if exclusions is not None:
             yield tile, exclusions
@@ -784,7 +800,8 @@ def _run(work: Callable[[_Task, _Scratch], None], units: Iterable[list[_Task]], 
         finally:  # after an error or an interrupt the others stop after their task
             queue.clear()
             for thread in threads:
-                thread.join()
+                if thread.is_alive():  # an interrupt may have come before it was started
+                    thread.join()
     if errors:
         raise errors[0]
 
