@@ -333,7 +333,7 @@ def _block_rows(call: Call) -> int:
     if call.left is not None and call.right is not None:
         span = call.left + call.right + 1
         rows = max(1, _QUERIES // 8, min(rows, span // 4))
-    return min(rows, call.query.shape[-2])
+    return max(1, min(rows, call.query.shape[-2]))
 
 
 def _tile_keys(rows: int, cast_per_key: int) -> int:
