@@ -106,7 +106,7 @@ class TestCuts:
         [{}, {"QUERIES": 2, "KEYS": 2, "TILE": 4}, {"QUERIES": 16, "TILE": 400}, {"STAIR": 1}],
         ids=str,
     )
-    def test_change_nothing(self, monkeypatch, name, sizes):
+    def test_change_nothing_but_the_time(self, monkeypatch, name, sizes):
         cut(monkeypatch, **sizes)
         options, (output, weights) = OPTIONS[name], EXPECTED[name]
         results = scaled_dot_product_attention(*call_for(options), return_weights=True, **options)

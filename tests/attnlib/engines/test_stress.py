@@ -389,7 +389,7 @@ class TestEveryCut:
     def test_numpy_engine_gives_what_the_loop_gives(self, call, kind, sizes, workers):
         note(f"{kind}, {sizes}, {workers} workers, {call}")
         with tuned(kind, sizes, workers=workers):
-            self._check(call, kind)
+            self.check_case(call, kind)
 
     @needs_torch
     @settings(max_examples=200)
@@ -400,10 +400,10 @@ class TestEveryCut:
     def test_torch_engine_gives_what_the_loop_gives(self, call, kind, sizes, as_on_a_gpu):
         note(f"{kind}, {sizes}, as on a GPU: {as_on_a_gpu}, {call}")
         with tuned(kind, sizes), device_that_hides_values(as_on_a_gpu):
-            self._check(call, kind, rounding(kind) * (5 if as_on_a_gpu else 1))
+            self.check_case(call, kind, rounding(kind) * (5 if as_on_a_gpu else 1))
 
     @staticmethod
-    def _check(call: Call, kind: Kind, factor: float | None = None) -> None:
+    def check_case(call: Call, kind: Kind, factor: float | None = None) -> None:
         factor = factor or rounding(kind)
         arrays = map(to_numpy, call.arrays(kind))
         expected, expected_weights = reference.attention(*arrays, **call.plain_options(kind))
@@ -648,16 +648,16 @@ class TestScores:
         bits = FLOAT_BITS[kind.dtype]
         for size in range(0, bits, bits // 30):  # 0, 5, 10, … and 0, 35, 70, …
             for nearly in (1 - 1e-6, 1 + 1e-6):
-                self._check(scores_of(size * math.log(2) * nearly, pattern, kind), kind)
+                self.check_case(scores_of(size * math.log(2) * nearly, pattern, kind), kind)
 
     @each_pattern
     @each_wide_kind
     @pytest.mark.parametrize("size", [1e3, 1e5, 1e9, 1e30])
     def test_of_large_norms_give_the_exact_weights(self, kind, pattern, size):
-        self._check(scores_of(size, pattern, kind), kind, factor=10 + size / 10)
+        self.check_case(scores_of(size, pattern, kind), kind, factor=10 + size / 10)
 
     @staticmethod
-    def _check(call: Call, kind: Kind, factor: float = 20) -> None:
+    def check_case(call: Call, kind: Kind, factor: float = 20) -> None:
         expected = call.solved(kind, dtype=np.longdouble)
         factor = min(factor, 0.01 / kind.tolerance)  # at most a hundredth
         for size in (16, 1 << 20):
@@ -811,14 +811,16 @@ class TestAccuracy:
     @pytest.mark.parametrize("name", ACCURACY)
     @pytest.mark.parametrize("kind", [k for k in KINDS if k.device == "cpu"], ids=str)
     def test_of_the_output_is_that_of_pytorch(self, kind, name):
-        self._check(kind, name, self._pytorch_output, lambda call: [call.attend(kind)])
+        self.check_case(kind, name, self._pytorch_output, lambda call: [call.attend(kind)])
 
     @pytest.mark.parametrize("name", ACCURACY)
     @pytest.mark.parametrize("kind", [k for k in KINDS if k.dtype == "float32"], ids=str)
     def test_of_the_gradients_is_that_of_pytorch(self, kind, name):
-        self._check(kind, name, self._pytorch_gradients, lambda call: list(call.gradients(kind)))
+        self.check_case(
+            kind, name, self._pytorch_gradients, lambda call: list(call.gradients(kind))
+        )
 
-    def _check(self, kind: Kind, name: str, theirs: Callable, ours: Callable) -> None:
+    def check_case(self, kind: Kind, name: str, theirs: Callable, ours: Callable) -> None:
         errors: dict[str, list[np.ndarray]] = {"ours": [], "theirs": []}
         for seed in range(4):
             call = self._call(kind, name, seed)

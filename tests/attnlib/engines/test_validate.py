@@ -31,7 +31,7 @@ class TestCall:
         given = arrays(kind)
         assert all(a is b for a, b in zip(validate(*given)[:3], given, strict=True))
 
-    def test_is_immutable(self, kind):
+    def test_is_an_immutable_record(self, kind):
         with pytest.raises(AttributeError):
             validate(*arrays(kind)).scale = 1.0
 
