@@ -28,7 +28,7 @@ class _Control(NamedTuple):
 
 
 _lock = threading.Lock()
-_callers = 0
+_callers: set[object] = set()
 _threads_before = 1
 
 
@@ -43,24 +43,30 @@ def worker_count() -> int:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread; callers may overlap."""
-    global _callers, _threads_before
+    """Hold BLAS to one thread; callers may overlap.
+
+    A caller is noted before BLAS is changed, so that an interrupt on the way in is undone.
+    """
+    global _threads_before
     control = _control()
     if control is None:
         yield
         return
-    with _lock:
-        if _callers == 0:
-            _threads_before = control.get()
-            control.set(1)
-        _callers += 1
+    caller = object()
     try:
+        with _lock:
+            if not _callers:
+                _threads_before = control.get()
+            _callers.add(caller)
+            if len(_callers) == 1:
+                control.set(1)
         yield
     finally:
         with _lock:
-            _callers -= 1
-            if _callers == 0:
-                control.set(_threads_before)
+            if caller in _callers:
+                _callers.remove(caller)
+                if not _callers:
+                    control.set(_threads_before)
 
 
 @cache

@@ -110,7 +110,7 @@ class TestEquation:
     @settings(max_examples=100)
     @given(call=calls())
     def test_in_one_piece_is_the_loop(self, call):
-        output, weights = equation.attention(*call.arrays, call.mask, **call.options)
+        output, weights, *_ = equation.attention(*call.arrays, call.mask, **call.options)
         expected, expected_weights = reference.attention(*call.arrays, call.mask, **call.options)
         np.testing.assert_allclose(output, expected, rtol=1e-12, atol=1e-13)
         np.testing.assert_allclose(weights, expected_weights, rtol=1e-12, atol=1e-13)
@@ -132,7 +132,7 @@ class TestLargeCalls:
         note(f"{kind} {lead} {L} {S} {plain_options}")
         arrays = [kind.floats(array) for array in numbers]
         rounded_mask = plain_mask if plain_mask is None else to_numpy(mask)
-        expected, expected_weights = equation.attention(
+        expected, expected_weights, *_ = equation.attention(
             *(to_numpy(array) for array in arrays), rounded_mask, **plain_options
         )
         before = snapshot(*arrays)
@@ -152,13 +152,13 @@ class TestLargeCalls:
         numbers = large_call(1, (2, 4), 65, 513)
         query, key, value = numbers[0], numbers[1][:, :kv_heads], numbers[2][:, :kv_heads]
         arrays = [kind.floats(array) for array in (query, key, value)]
-        expected, _ = equation.attention(
+        expected, *_ = equation.attention(
             *(to_numpy(array) for array in arrays), enable_gqa=True, **options
         )
         output = scaled_dot_product_attention(*arrays, enable_gqa=True, **options)
         check_close(output, expected, kind, factor=10)
         one_token = [arrays[0][..., :1, :], *arrays[1:]]
-        first, _ = equation.attention(*(to_numpy(a) for a in one_token), enable_gqa=True)
+        first, *_ = equation.attention(*(to_numpy(a) for a in one_token), enable_gqa=True)
         output = scaled_dot_product_attention(*one_token, enable_gqa=True)
         check_close(output, first, kind, factor=10)
 
@@ -169,7 +169,7 @@ class TestLargeCalls:
         ramp = 8 * np.sin(np.arange(S) / (S / 11.0))[:, None]
         for steep in (key * ramp, key * ramp[::-1], np.abs(key) * np.linspace(0, 9, S)[:, None]):
             arrays = [kind.floats(array) for array in (3 * query, steep, value)]
-            expected, _ = equation.attention(*(to_numpy(array) for array in arrays))
+            expected, *_ = equation.attention(*(to_numpy(array) for array in arrays))
             check_close(scaled_dot_product_attention(*arrays), expected, kind, factor=100)
 
 
@@ -249,7 +249,7 @@ class TestLargeGradients:
         grad_output = kind.floats(np.random.default_rng(8).normal(size=(2, 257, 3)))
         leaves = [torch.from_numpy(to_numpy(array)).requires_grad_() for array in arrays]
         ones = [np.ones_like(array) for array in numbers]
-        _, seen = equation.attention(*ones, **options)
+        _, seen, *_ = equation.attention(*ones, **options)
         scores = leaves[0] @ leaves[1].mT * options.get("scale", 5**-0.5)
         if "softcap" in options:
             scores = options["softcap"] * torch.tanh(scores / options["softcap"])

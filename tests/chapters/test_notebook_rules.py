@@ -133,8 +133,8 @@ BROKEN = [
     ],
     case(
         rules.outputs_name_no_machine_and_no_time,
-        with_output(**{"image_svg+xml": SVG.replace("0.5", "/root/file")}),
-        "cell 5 prints '/root/file'",
+        with_output(**{"image_svg+xml": SVG.replace("0.5", "/home/me/file")}),
+        "cell 5 prints '/home/me/file'",
     ),
     case(
         rules.ignored_outputs_have_a_reason,

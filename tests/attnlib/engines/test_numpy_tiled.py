@@ -392,6 +392,25 @@ class TestWorkers:
             assert blas_threads == [5, 1]
         assert blas_threads == [5, 1, 5]
 
+    @pytest.mark.parametrize("moment", ["before", "after"])
+    def test_give_blas_back_when_holding_it_is_interrupted(self, monkeypatch, moment):
+        history = [5]
+
+        def interrupted(count):
+            if moment == "after":
+                history.append(count)
+            if count == 1:
+                raise KeyboardInterrupt
+            if moment == "before":
+                history.append(count)
+
+        control = _blas_threads._Control(lambda: history[-1], interrupted)
+        monkeypatch.setattr(_blas_threads, "_control", lambda: control)
+        with pytest.raises(KeyboardInterrupt), _blas_threads.one_blas_thread():
+            pass
+        assert history[-1] == 5
+        assert not _blas_threads._callers
+
     @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
     @pytest.mark.parametrize("in_thread", [False, True], ids=["in the caller", "in a thread"])
     def test_stop_at_an_error_and_leave_the_next_call_right(

@@ -2,8 +2,8 @@
 
 The engines' tiles, blocks, groups, strips and threads are made small (`tuning.py`), so that calls
 of a few queries meet every edge that long ones have; real sizes around the usual edges come after.
-The reference is the float64 loop where it is fast enough, and its equal in NumPy (`whole.py`) where
-it is not.
+The reference is the float64 loop where it is fast enough, and its equal in matrices (`equation.py`)
+where it is not.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from hypothesis import strategies as st
 
 import attnlib.engines
 from attnlib import attention_gradients, scaled_dot_product_attention
-from tests import reference
-from tests.attnlib.engines import whole
+from tests import equation, reference
 from tests.attnlib.engines.tuning import USUAL, all_sizes, drawn_sizes, tuned
 from tests.kinds import (
     HAS_TORCH,
@@ -114,14 +113,14 @@ class Call:
         lead = np.broadcast_shapes(query[:-2], key[:-2], value[:-2])
         return (*lead, query[-2], value[-1])
 
-    def solved(self, kind: Kind, **more: Any) -> whole.Whole:
+    def solved(self, kind: Kind, **more: Any) -> equation.Solution:
         """What the call gives, from the numbers as `kind` rounds them."""
         arrays = map(to_numpy, self.arrays(kind))
-        return whole.attention(*arrays, **self.plain_options(kind), **more)
+        return equation.attention(*arrays, **self.plain_options(kind), **more)
 
     def solved_gradients(self, kind: Kind, **more: Any) -> list[np.ndarray]:
         arrays = [*map(to_numpy, self.arrays(kind)), to_numpy(self.grad_output(kind))]
-        return whole.gradients(*arrays, **self.plain_options(kind), **more)
+        return equation.gradients(*arrays, **self.plain_options(kind), **more)
 
 
 def laid_out(array: Any, layout: str) -> Any:
@@ -303,7 +302,7 @@ def rounding(kind: Kind) -> float:
 
 
 class TestReference:
-    """`whole.py` computes what the loops compute."""
+    """`equation.py` computes what the loops compute."""
 
     @settings(max_examples=80)
     @given(call=calls())
@@ -495,7 +494,7 @@ def long_call(lengths: tuple[int, int], name: str) -> Call:
 
 
 @cache
-def long_solution(lengths: tuple[int, int], name: str) -> whole.Whole:
+def long_solution(lengths: tuple[int, int], name: str) -> equation.Solution:
     return long_call(lengths, name).solved(NUMPY_FLOAT64)
 
 
@@ -1266,7 +1265,7 @@ def as_bias(options: dict[str, Any], shape: tuple[int, ...]) -> np.ndarray:
         for name in ("is_causal", "causal_offset", "window", "key_mask")
         if options.get(name) is not None
     }
-    allowed = np.broadcast_to(whole.visible(shape, shape[:-3], **positions), shape)
+    allowed = np.broadcast_to(equation.visible(shape, shape[:-3], **positions), shape)
     bias = np.where(allowed, 0.0, -np.inf)
     mask = options.get("attn_mask")
     if mask is None:
