@@ -248,11 +248,21 @@ def _distances(rows: int, keys: int) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def _band_switch(
-    rows: int, keys: int, low: int, high: int, dtype: np.dtype, bounded: bool = False
+    rows: int,
+    keys: int,
+    low: int,
+    high: int,
+    dtype: np.dtype,
+    bounded: bool = False,
+    order: str = "C",
 ) -> np.ndarray:
-    """The switch of low <= j - i <= high; kept, since the tiles on a diagonal are all alike."""
+    """The switch of low <= j - i <= high; kept, since the tiles on a diagonal are all alike.
+
+    ``order`` is that of the scores: read across its rows, a switch costs more than the products.
+    """
     distance = _distances(rows, keys)
     switch = _switch((low <= distance) & (distance <= high), dtype, bounded)
+    switch = np.asarray(switch, order=order)
     switch.flags.writeable = False
     return switch
 
@@ -415,7 +425,7 @@ def _tiles(task: _Task, cast_per_key: int = 0) -> Iterator[_Tile]:
         if task.low > -_FAR // 2 and last - start <= widest:
             stop = last  # a narrow window is one strip
         elif start < task.high:
-            stop = min(start + widest, last, task.high)
+            stop = min(start + widest, last, task.high + _STAIR)
         else:
             stop = min(start + _STAIR, last)
         yield _tile(rows, start, stop, task.low, task.high)
@@ -449,7 +459,7 @@ class _Scratch:
     def __init__(self, call: Call):
         self.dtype = _working_dtype(call)
         # A mask is read fastest along its keys, everything else along the queries.
-        self._by_key = call.attn_mask is None
+        self.order = "F" if call.attn_mask is None else "C"
         self._flat: dict[str, np.ndarray] = {}
 
     def array(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -461,7 +471,7 @@ class _Scratch:
 
     def scores(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """A tile indexed [query, key]."""
-        if not self._by_key:
+        if self.order == "C":
             return self.array(name, shape)
         return _swap(self.array(name, (*shape[:-2], shape[-1], shape[-2])))
 
@@ -668,7 +678,7 @@ def _seen_tiles(
 ) -> Iterator[tuple[_Tile, list[_Exclusion]]]:
     """The tiles of a task in which something is allowed, and what is excluded from them."""
     for tile in _tiles(task, _cast_per_key(call)):
-        exclusions = _exclusions(call, task, tile, scratch.dtype, bounded, careful)
+        exclusions = _exclusions(call, task, tile, scratch, bounded, careful)
         if exclusions is not None:
             yield tile, exclusions
 
@@ -677,7 +687,7 @@ def _exclusions(
     call: Call,
     task: _Task,
     tile: _Tile,
-    dtype: np.dtype,
+    scratch: _Scratch,
     bounded: bool,
     careful: bool,
 ) -> list[_Exclusion] | None:
@@ -688,7 +698,7 @@ def _exclusions(
     exclusions = []
     if tile.edge is not None:
         size = tile.edge.stop - tile.edge.start, tile.keys.stop - tile.keys.start
-        switch = _band_switch(*size, tile.low, tile.high, dtype, bounded)
+        switch = _band_switch(*size, tile.low, tile.high, scratch.dtype, bounded, scratch.order)
         exclusions.append(_Exclusion(tile.edge, switch))
     mask = _mask_tile(call, task, tile)
     if mask is not None and mask.dtype != bool:
@@ -699,7 +709,7 @@ def _exclusions(
         if allowed is not None and not allowed.all():
             if not allowed.any():
                 return None
-            exclusions.append(_Exclusion(slice(None), _switch(allowed, dtype, bounded)))
+            exclusions.append(_Exclusion(slice(None), _switch(allowed, scratch.dtype, bounded)))
     return exclusions
 
 
