@@ -65,8 +65,6 @@ class Result:
 def check(name: str, answer: Any = None) -> Result:
     """Say whether an answer is right and, if it is not, what went wrong.
 
-    .. math:: \lvert \mathrm{answer} - \mathrm{expected} \rvert \text{ within rounding}
-
     Parameters
     ----------
     name : str
