@@ -25,7 +25,7 @@ PUBLIC = {
     *("causal_attention", "causal_attention_at", "dense_attention", "multi_head_attention"),
     *("attention_gradients", "scaled_dot_product_attention", "MultiHeadAttention", "KVCache"),
 }
-CHAPTER_MODULES = ("single_query", "causal", "dense", "multi_head")
+CHAPTER_MODULES = ("single_query", "causal", "dense", "multi_head", "positions")
 PUBLIC_MODULES = (*CHAPTER_MODULES, "generation", "gradients", "functional", *["nn"] * HAS_TORCH)
 FOLDER = Path(attnlib.__file__).parent
 
