@@ -34,6 +34,8 @@ class MultiHeadAttention(torch.nn.Module):
        \mathrm{head}_j = \mathrm{Att}_{qkv}(X W_q^{[j]} + b_q^{[j]},\;
        Y W_k^{[g]} + b_k^{[g]},\; Z W_v^{[g]} + b_v^{[g]})
 
+    with X the query, Y the key and Z the value input, and g the key/value head that head j uses.
+
     Parameters
     ----------
     d_model : int

@@ -38,7 +38,9 @@ class AttentionSteps(NamedTuple):
 def softmax(scores: ArrayLike, axis: int = -1) -> np.ndarray:
     r"""Turn scores into positive weights that sum to one.
 
-    .. math:: \mathrm{Softmax}(s)_j = \frac{e^{s_j}}{\sum_l e^{s_l}}
+    .. math:: \alpha_j = \frac{e^{s_j}}{\sum_l e^{s_l}}, \qquad \alpha = \mathrm{Softmax}(s)
+
+    for the scores s of one query.
 
     Parameters
     ----------

@@ -60,13 +60,8 @@ def attention(call: Call) -> tuple[np.ndarray, np.ndarray | None]:
     The call is validated; nothing here raises.
     """
     plain = call if call.groups == 1 else _pair_heads(call)
-    pairs_per_query = math.prod(plain.lead) * plain.key.shape[-2]
-    is_small = (
-        pairs_per_query * plain.query.shape[-2] <= _WHOLE
-        and pairs_per_query * _cast_per_key(plain) <= _CAST
-    )
     with np.errstate(all="ignore"):  # inf and NaN travel to the result, where they can be seen
-        result = _attend_whole(plain) if is_small else None
+        result = _attend_whole(plain) if _is_small(plain) else None
         output, weights = result or _attend_tiled(plain)
     if plain is not call:
         output = output.reshape(call.output_shape)
@@ -145,7 +140,7 @@ def _working_dtype(call: Call) -> np.dtype:
 
 def _cast_per_key(call: Call) -> int:
     """How many numbers of each key and its value are copied to the working dtype."""
-    if call.query.dtype == _working_dtype(call):
+    if call.query.dtype != np.float16:
         return 0
     return call.key.shape[-1] + call.value.shape[-1]
 
@@ -157,12 +152,30 @@ def _swap(array: np.ndarray) -> np.ndarray:
 # --- a call small enough to be one tile -----------------------------------------------------------
 
 
+def _is_small(call: Call) -> bool:
+    """Whether one tile can hold the scores, and what is cast of keys and values.
+
+    Not so where an axis is empty: the tiles know what to make of that.
+    """
+    pairs_per_query = math.prod(call.lead) * call.key.shape[-2]
+    return (
+        0 < pairs_per_query * call.query.shape[-2] <= _WHOLE
+        and call.value.shape[-1] > 0
+        and pairs_per_query * _cast_per_key(call) <= _CAST
+    )
+
+
 def _attend_whole(call: Call) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """The equation in one piece; None where masked values that are not finite need more care."""
+    """The equation in one piece; None where that is not finite and a mask may be why.
+
+    So it is where a query has nothing to attend, 0 / 0, and where a masked value is NaN or inf.
+    """
     query, key, value = call.query, call.key, call.value
     if query.dtype == np.float16:
         query, key, value = (array.astype(np.float32) for array in (query, key, value))
-    scores = np.matmul(query, key.swapaxes(-1, -2))
+    # Where a call takes microseconds, dot takes half of matmul's time.
+    product = np.dot if query.ndim == key.ndim == value.ndim == 2 else np.matmul
+    scores = product(query, key.swapaxes(-1, -2))
     scores *= call.scale
     if scores.shape[:-2] != call.lead:
         scores = np.broadcast_to(scores, call.score_shape).copy()
@@ -171,19 +184,27 @@ def _attend_whole(call: Call) -> tuple[np.ndarray, np.ndarray | None] | None:
     has_masks = not (call.attn_mask is call.key_mask is call.left is call.right is None)
     if has_masks:
         _mask_whole(scores, call)
-    lowest, smallest = _LIMITS[scores.dtype]
+    lowest = _LIMITS[scores.dtype][0]  # not -inf, from which -inf cannot be subtracted
     scores -= np.maximum.reduce(scores, axis=-1, keepdims=True, initial=lowest)
     weights = np.exp(scores, out=scores)
-    total = np.add.reduce(weights, axis=-1, keepdims=True, initial=smallest)
-    output = np.matmul(weights, value)
+    total = product(weights, _ones(weights.shape[-1], weights.dtype))
+    output = product(weights, value)
     output /= total
-    if has_masks and not (_is_finite(output) and _is_finite(total)):
+    if has_masks and not _is_finite(output):
         return None
     dtype = call.query.dtype
     if not call.return_weights:
         return output.astype(dtype, copy=False), None
     weights /= total
     return output.astype(dtype, copy=False), weights.astype(dtype, copy=False)
+
+
+@lru_cache(maxsize=8)
+def _ones(size: int, dtype: np.dtype) -> np.ndarray:
+    """A column of ones: a product with it sums rows, four times as fast as ``sum``."""
+    column = np.ones((size, 1), dtype)
+    column.flags.writeable = False
+    return column
 
 
 def _is_finite(array: np.ndarray) -> bool:
@@ -475,13 +496,6 @@ class _Scratch:
             return self.array(name, shape)
         return _swap(self.array(name, (*shape[:-2], shape[-1], shape[-2])))
 
-    def ones(self, size: int) -> np.ndarray:
-        """A column of ones: a product with it sums rows, four times as fast as ``sum``."""
-        flat = self._flat.get("ones")
-        if flat is None or flat.size < size:
-            flat = self._flat["ones"] = np.ones(size, self.dtype)
-        return flat[:size, None]
-
 
 class _Softmax(NamedTuple):
     """Statistics of a block's rows, (…, rows, 1): weights are exp(score - top) / total."""
@@ -507,7 +521,7 @@ class _Sums:
             self.output[..., rows, :] *= factor
 
     def add(self, rows: slice, weights: np.ndarray, values: np.ndarray, product=np.matmul) -> None:
-        ones = self._scratch.ones(weights.shape[-1])
+        ones = _ones(weights.shape[-1], weights.dtype)
         if self._is_empty and weights.shape[-2] == self.total.shape[-2]:
             np.matmul(weights, ones, out=self.total)
             product(weights, values, out=self.output)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,38 @@ EXCLUDED = "#d9d9d9"
 LARGEST_PRINTED = 12  # cells a side; beyond it numbers would not be legible
 
 
+@dataclass(frozen=True)
+class Stage:
+    """One matrix on the way from dot products to outputs, as `stages` draws it.
+
+    Attributes
+    ----------
+    title : str
+        Its name, such as "scores".
+    matrix : array_like, shape (L, S) or (L, Ev)
+        The numbers, which give the colours.
+    text : sequence of sequences of str, optional
+        What to print in the cells, for example fractions.  Default: the numbers.
+    visible : array_like of bool, same shape, optional
+        True = may attend.  Other cells are drawn grey and hatched.
+    columns : sequence of str, optional
+        Names of the columns.  Default: ``k₀``, ``k₁``, …
+    limits : tuple of float, optional
+        Ends of the colour scale.  Default: from 0, or the smallest number below it, to the
+        largest.
+    """
+
+    title: str
+    matrix: ArrayLike
+    text: Sequence[Sequence[str]] | None = None
+    visible: ArrayLike | None = None
+    columns: Sequence[str] | None = None
+    limits: tuple[float, float] | None = None
+# Colours from 0 up, and from 0 both ways: above it blue, below it red, which colour-blind readers
+# tell apart.
+UPWARDS, BOTH_WAYS = "Blues", "RdBu"
+
+
 def heatmap(
     matrix: ArrayLike,
     *,
@@ -37,6 +70,7 @@ def heatmap(
     key_labels: Sequence[str] | None = None,
     label: str = "weight",
     limits: tuple[float, float] = (0.0, 1.0),
+    signed: bool = False,
 ) -> Figure:
     """Draw one matrix with a query a row and a key a column.
 
@@ -58,6 +92,9 @@ def heatmap(
         Name of the colour scale.
     limits : tuple of float, default (0, 1)
         Ends of the colour scale.
+    signed : bool, default False
+        Draw 0 in white, numbers above it blue and numbers below it red, equally far in both
+        directions, and do without `limits`.
 
     Returns
     -------
@@ -73,6 +110,7 @@ def heatmap(
         texts=None if text is None else [text],
         label=label,
         limits=limits,
+        signed=signed,
         **names,
     )
 
@@ -88,6 +126,7 @@ def heatmaps(
     key_labels: Sequence[str] | None = None,
     label: str = "weight",
     limits: tuple[float, float] = (0.0, 1.0),
+    signed: bool = False,
 ) -> Figure:
     """Draw matrices side by side on one shared colour scale, so that colours can be compared.
 
@@ -109,6 +148,9 @@ def heatmaps(
         Name of the colour scale.
     limits : tuple of float, default (0, 1)
         Ends of the colour scale.
+    signed : bool, default False
+        Draw 0 in white, numbers above it blue and numbers below it red, equally far in both
+        directions, and do without `limits`.
 
     Returns
     -------
@@ -118,6 +160,8 @@ def heatmaps(
     import matplotlib.pyplot as plt
 
     arrays = [np.asarray(matrix, dtype=float) for matrix in matrices]
+    if signed:
+        limits = _both_ways(*arrays)
     L, S = arrays[0].shape
     width = min(1.6 + len(arrays) * (0.55 * min(S, 8) + 0.9), 9.0)
     height = 1.2 + 0.45 * min(L, 8)
@@ -125,14 +169,15 @@ def heatmaps(
     figure, axes = plt.subplots(1, len(arrays), figsize=(width, height), squeeze=False)
     for number, (ax, array) in enumerate(zip(axes[0], arrays, strict=True)):
         mask = None if masks is None else masks[number]
-        image = ax.imshow(array, vmin=limits[0], vmax=limits[1], cmap="Blues")
+        colours = BOTH_WAYS if signed else UPWARDS
+        image = ax.imshow(array, vmin=limits[0], vmax=limits[1], cmap=colours)
         ax.set_title(titles[number])
         _label_axes(ax, array.shape, query_labels, key_labels, first=number == 0)
         if mask is not None:
             _grey_out(ax, mask)
         if max(array.shape) <= LARGEST_PRINTED:
             printed = None if texts is None else texts[number]
-            _print_numbers(ax, array, printed, limits, mask)
+            _print_numbers(ax, array, printed, limits, mask, signed=signed)
     figure.colorbar(image, ax=list(axes[0]), label=label, shrink=0.9)
     figure.set_label(alt)
     return figure
@@ -174,6 +219,49 @@ def patterns(masks: Sequence[ArrayLike], *, alt: str, titles: Sequence[str]) -> 
     return figure
 
 
+def stages(panels: Sequence[Stage], *, alt: str, width: int = 2) -> Figure:
+    """Draw a whole example in one picture: its stages in reading order, numbers in the cells.
+
+    Parameters
+    ----------
+    panels : sequence of Stage
+        The stages, for example dot products, scores, weights and output.
+    alt : str
+        Alternative text: what is seen, for a reader who cannot see it.
+    width : int, default 2
+        How many stages stand beside each other.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure; its label is `alt`.
+    """
+    import matplotlib.pyplot as plt
+
+    arrays = [np.asarray(panel.matrix, dtype=float) for panel in panels]
+    rows = math.ceil(len(panels) / width)
+    most = max(max(array.shape) for array in arrays)
+    size = (width * (0.6 * most + 0.5), rows * (0.45 * most + 0.75))
+    figure, axes = plt.subplots(rows, width, figsize=size, squeeze=False)
+    for ax, panel, array in zip(axes.flat, panels, arrays, strict=False):
+        limits = panel.limits or _limits(array)
+        ax.imshow(array, vmin=limits[0], vmax=limits[1], cmap="Blues", aspect="auto")
+        ax.set_title(panel.title)
+        names = panel.columns or [f"$k_{{{j}}}$" for j in range(array.shape[1])]
+        ax.set_xticks(range(array.shape[1]), names)
+        ax.set_yticks(range(array.shape[0]), [f"$q_{{{i}}}$" for i in range(array.shape[0])])
+        ax.spines[:].set(visible=True, color=GRID)
+        ax.tick_params(length=0)
+        visible = None if panel.visible is None else np.asarray(panel.visible)
+        if visible is not None:
+            _grey_out(ax, visible)
+        _print_numbers(ax, array, panel.text, limits, visible)
+    for ax in axes.flat[len(panels) :]:
+        ax.set_axis_off()
+    figure.set_label(alt)
+    return figure
+
+
 def steps_picture(
     rows: Sequence[tuple[str, Sequence[float], Sequence[str]]],
     *,
@@ -181,6 +269,8 @@ def steps_picture(
     key_labels: Sequence[str] | None = None,
 ) -> Figure:
     """Draw the steps of one query as rows of numbers, from dot products down to weights.
+
+    A row with a number below 0 has colours that go both ways from 0, blue above and red below.
 
     Parameters
     ----------
@@ -203,16 +293,20 @@ def steps_picture(
     figure, axes = plt.subplots(len(rows), 1, figsize=(1.8 + 1.1 * S, 0.75 * len(rows)))
     for ax, (name, numbers, printed) in zip(np.atleast_1d(axes), rows, strict=True):
         array = np.asarray(numbers, dtype=float)[np.newaxis]
-        limits = (min(0.0, float(array.min())), max(float(array.max()), 1e-9))
-        ax.imshow(array, vmin=limits[0], vmax=limits[1], cmap="Blues", aspect="auto")
+        signed = bool((array < 0).any())
+        limits = _both_ways(array) if signed else (0.0, max(float(array.max()), 1e-9))
+        colours = BOTH_WAYS if signed else UPWARDS
+        ax.imshow(array, vmin=limits[0], vmax=limits[1], cmap=colours, aspect="auto")
         ax.set_yticks([0], [name])
         ax.set_xticks([])
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
-        _print_numbers(ax, array, [printed], limits, None)
-    top = np.atleast_1d(axes)[0]
+        _print_numbers(ax, array, [printed], limits, None, signed=signed)
+    top, *_, bottom = np.atleast_1d(axes)
     top.set_xticks(range(S), names)
     top.xaxis.tick_top()
+    if output is not None:
+        bottom.set_xticks(range(len(output[0])), [f"entry {c}" for c in range(len(output[0]))])
     figure.set_label(alt)
     return figure
 
@@ -256,6 +350,17 @@ def balance_picture(
     ax.margins(0.2)
     figure.set_label(alt)
     return figure
+
+
+def _both_ways(*arrays: np.ndarray) -> tuple[float, float]:
+    """Return limits as far below 0 as above it, so that the middle colour means 0."""
+    largest = max(float(np.abs(array).max()) for array in arrays)
+    return -largest, 2 * largest
+
+
+def _limits(array: np.ndarray) -> tuple[float, float]:
+    """Return the ends of a colour scale that shows 0 as the page, unless numbers are below it."""
+    return min(0.0, float(array.min())), max(float(array.max()), 1e-9)
 
 
 def _label_axes(
@@ -304,12 +409,15 @@ def _print_numbers(
     printed: Sequence[Sequence[str]] | None,
     limits: tuple[float, float],
     visible: ArrayLike | None,
+    *,
+    signed: bool = False,
 ) -> None:
-    middle = limits[0] + 0.55 * (limits[1] - limits[0])
+    middle = 0.65 * limits[1] if signed else limits[0] + 0.55 * (limits[1] - limits[0])
     shown = np.ones(array.shape, bool) if visible is None else np.asarray(visible)
     for (i, j), number in np.ndenumerate(array):
         if not shown[i, j]:
             continue
         text = f"{number:.2f}" if printed is None else printed[i][j]
-        colour = LIGHT_TEXT if number > middle else DARK_TEXT
+        dark_cell = (abs(number) if signed else number) > middle
+        colour = LIGHT_TEXT if dark_cell else DARK_TEXT
         ax.text(j, i, text, ha="center", va="center", color=colour, fontsize=9)

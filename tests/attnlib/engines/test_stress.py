@@ -1059,14 +1059,15 @@ class TestInterrupts:
     KIND = NUMPY_FLOAT32
     ENGINES = str(Path(attnlib.engines.__file__).parent)
 
+    @pytest.mark.parametrize("workers", [1, 3])
     @pytest.mark.parametrize("name", ["dense", "padding for each item"])
     @each_function
-    def test_at_any_line_of_an_engine_leave_the_next_call_right(self, function, name):
+    def test_at_any_line_of_an_engine_leave_the_next_call_right(self, function, name, workers):
         call, threads = small_call(name), threading.active_count()
-        with tuned(self.KIND, all_sizes("numpy", 5), workers=3):
+        with tuned(self.KIND, all_sizes("numpy", 5), workers=workers):
             expected = result(call, self.KIND)
             lines = self._lines_run(lambda: function(call, self.KIND), stop_at=None)
-            stops = range(1, lines, max(1, lines // 40))
+            stops = range(1, lines, max(1, lines // 20))
             interrupted = 0
             for line in stops:
                 try:
@@ -1075,7 +1076,8 @@ class TestInterrupts:
                     interrupted += 1
                 array = call.attend(self.KIND)
                 check_equal_bits(array, expected[2])
-            assert interrupted > len(stops) / 2  # other threads may have done what was left
+            # How much is left to the caller where other threads work too is up to the machine.
+            assert interrupted == len(stops) if workers == 1 else interrupted
             for array, right in zip(result(call, self.KIND), expected, strict=True):
                 check_equal_bits(array, right)
         check_no_thread_is_left(threads)

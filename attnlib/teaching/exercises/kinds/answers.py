@@ -105,9 +105,11 @@ def shown(value: Any) -> str:
     try:
         if callable(value):
             return getattr(value, "__name__", "a function")
-        if isinstance(value, (np.ndarray, np.generic, list, tuple, float)):
-            return _rounded(np.asarray(value, float))
-        return repr(value)[:200]
+        if isinstance(value, (bool, np.bool_, str)):
+            return repr(value)[:80]
+        if isinstance(value, tuple):
+            return "(" + ", ".join(map(shown, value)) + ")"
+        return _rounded(np.asarray(value))
     except Exception:
         return article(value)
 
@@ -116,6 +118,8 @@ def _rounded(array: np.ndarray) -> str:
     """Return numbers with at most four decimals, a whole number without any."""
     if array.ndim:
         return "[" + ", ".join(map(_rounded, array)) + "]"
+    if array.dtype.kind == "b":
+        return str(bool(array))
     return f"{round(float(array), 4) + 0.0:.10g}"  # + 0.0: no -0
 
 
