@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,35 +24,6 @@ if TYPE_CHECKING:
 DARK_TEXT, LIGHT_TEXT = "#111111", "#fefefe"
 EXCLUDED = "#d9d9d9"
 LARGEST_PRINTED = 12  # cells a side; beyond it numbers would not be legible
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One matrix on the way from dot products to outputs, as `stages` draws it.
-
-    Attributes
-    ----------
-    title : str
-        Its name, such as "scores".
-    matrix : array_like, shape (L, S) or (L, Ev)
-        The numbers, which give the colours.
-    text : sequence of sequences of str, optional
-        What to print in the cells, for example fractions.  Default: the numbers.
-    visible : array_like of bool, same shape, optional
-        True = may attend.  Other cells are drawn grey and hatched.
-    columns : sequence of str, optional
-        Names of the columns.  Default: ``k₀``, ``k₁``, …
-    limits : tuple of float, optional
-        Ends of the colour scale.  Default: from 0, or the smallest number below it, to the
-        largest.
-    """
-
-    title: str
-    matrix: ArrayLike
-    text: Sequence[Sequence[str]] | None = None
-    visible: ArrayLike | None = None
-    columns: Sequence[str] | None = None
-    limits: tuple[float, float] | None = None
 # Colours from 0 up, and from 0 both ways: above it blue, below it red, which colour-blind readers
 # tell apart.
 UPWARDS, BOTH_WAYS = "Blues", "RdBu"
@@ -219,49 +189,6 @@ def patterns(masks: Sequence[ArrayLike], *, alt: str, titles: Sequence[str]) -> 
     return figure
 
 
-def stages(panels: Sequence[Stage], *, alt: str, width: int = 2) -> Figure:
-    """Draw a whole example in one picture: its stages in reading order, numbers in the cells.
-
-    Parameters
-    ----------
-    panels : sequence of Stage
-        The stages, for example dot products, scores, weights and output.
-    alt : str
-        Alternative text: what is seen, for a reader who cannot see it.
-    width : int, default 2
-        How many stages stand beside each other.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The figure; its label is `alt`.
-    """
-    import matplotlib.pyplot as plt
-
-    arrays = [np.asarray(panel.matrix, dtype=float) for panel in panels]
-    rows = math.ceil(len(panels) / width)
-    most = max(max(array.shape) for array in arrays)
-    size = (width * (0.6 * most + 0.5), rows * (0.45 * most + 0.75))
-    figure, axes = plt.subplots(rows, width, figsize=size, squeeze=False)
-    for ax, panel, array in zip(axes.flat, panels, arrays, strict=False):
-        limits = panel.limits or _limits(array)
-        ax.imshow(array, vmin=limits[0], vmax=limits[1], cmap="Blues", aspect="auto")
-        ax.set_title(panel.title)
-        names = panel.columns or [f"$k_{{{j}}}$" for j in range(array.shape[1])]
-        ax.set_xticks(range(array.shape[1]), names)
-        ax.set_yticks(range(array.shape[0]), [f"$q_{{{i}}}$" for i in range(array.shape[0])])
-        ax.spines[:].set(visible=True, color=GRID)
-        ax.tick_params(length=0)
-        visible = None if panel.visible is None else np.asarray(panel.visible)
-        if visible is not None:
-            _grey_out(ax, visible)
-        _print_numbers(ax, array, panel.text, limits, visible)
-    for ax in axes.flat[len(panels) :]:
-        ax.set_axis_off()
-    figure.set_label(alt)
-    return figure
-
-
 def steps_picture(
     rows: Sequence[tuple[str, Sequence[float], Sequence[str]]],
     *,
@@ -302,11 +229,9 @@ def steps_picture(
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
         _print_numbers(ax, array, [printed], limits, None, signed=signed)
-    top, *_, bottom = np.atleast_1d(axes)
+    top = np.atleast_1d(axes)[0]
     top.set_xticks(range(S), names)
     top.xaxis.tick_top()
-    if output is not None:
-        bottom.set_xticks(range(len(output[0])), [f"entry {c}" for c in range(len(output[0]))])
     figure.set_label(alt)
     return figure
 
@@ -355,12 +280,7 @@ def balance_picture(
 def _both_ways(*arrays: np.ndarray) -> tuple[float, float]:
     """Return limits as far below 0 as above it, so that the middle colour means 0."""
     largest = max(float(np.abs(array).max()) for array in arrays)
-    return -largest, 2 * largest
-
-
-def _limits(array: np.ndarray) -> tuple[float, float]:
-    """Return the ends of a colour scale that shows 0 as the page, unless numbers are below it."""
-    return min(0.0, float(array.min())), max(float(array.max()), 1e-9)
+    return -largest, largest
 
 
 def _label_axes(

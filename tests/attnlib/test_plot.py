@@ -9,6 +9,7 @@ from attnlib.causal import causal_mask
 from attnlib.teaching import plot
 
 pyplot = pytest.importorskip("matplotlib.pyplot", reason="Matplotlib is not installed")
+to_rgb = pytest.importorskip("matplotlib.colors").to_rgb
 MASKS = [causal_mask(3, 5), causal_mask(3, 5, offset=2), ~causal_mask(3, 5), causal_mask(3, 5)]
 
 
@@ -59,3 +60,52 @@ def test_heatmaps_grey_out_what_no_query_may_see(visible):
             grey[round(patch.get_y() + 0.5), round(patch.get_x() + 0.5)] = True
         np.testing.assert_array_equal(grey, ~mask)
         assert len(ax.texts) == mask.sum()
+
+
+SIGNED = np.array([[0.0, 3.0, -1.0], [-4.0, 0.5, 0.0]])
+
+
+def luminance(colour):
+    """The relative luminance of the web's accessibility guidelines, from red, green and blue."""
+    parts = np.asarray(colour[:3], dtype=float)
+    linear = np.where(parts <= 0.03928, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return linear @ [0.2126, 0.7152, 0.0722]
+
+
+def contrast(text, image, number):
+    """How far a printed number stands out from its cell: 4.5 is enough for small letters."""
+    cell = luminance(image.cmap(image.norm(number)))
+    letters = luminance(to_rgb(text.get_color()))
+    return (max(cell, letters) + 0.05) / (min(cell, letters) + 0.05)
+
+
+def test_signed_colours_go_as_far_below_zero_as_above_it():
+    figure = plot.heatmaps([SIGNED, SIGNED / 2], titles=["", ""], signed=True, alt="what is seen")
+    for ax in panels(figure):
+        assert ax.images[0].get_clim() == (-4.0, 4.0)
+        assert ax.images[0].get_cmap().name == plot.BOTH_WAYS
+
+
+def test_zero_is_the_lightest_signed_colour():
+    (ax,) = panels(plot.heatmap(SIGNED, signed=True, alt="what is seen"))
+    image = ax.images[0]
+    shades = {number: luminance(image.cmap(image.norm(number))) for number in SIGNED.flat}
+    assert max(shades, key=shades.get) == 0.0
+
+
+def test_numbers_can_be_read_on_every_signed_colour():
+    for numbers in np.array_split(np.linspace(-1.0, 1.0, 41), 4):  # so few that they are printed
+        matrix = np.append(numbers, 1.0)[np.newaxis]
+        (ax,) = panels(plot.heatmap(matrix, signed=True, alt="what is seen"))
+        assert len(ax.texts) == matrix.size
+        for text, number in zip(ax.texts, matrix.flat, strict=True):
+            assert contrast(text, ax.images[0], number) > 4.2
+
+
+def test_steps_below_zero_are_drawn_both_ways_and_others_upwards():
+    rows = [("weight", [0.1, 0.9], ["1", "9"]), ("slope", [-2.0, 1.0], ["-2", "1"])]
+    weight, slope = panels(plot.steps_picture(rows, alt="what is seen"))
+    assert weight.images[0].get_cmap().name == plot.UPWARDS
+    assert slope.images[0].get_cmap().name == plot.BOTH_WAYS
+    assert weight.images[0].get_clim() == (0.0, 0.9)
+    assert slope.images[0].get_clim() == (-2.0, 2.0)
