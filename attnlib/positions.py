@@ -17,7 +17,7 @@ BASE = 10_000.0  # of Vaswani et al. (2017), and of most models since
 def frequencies(width: int, *, base: float = BASE) -> np.ndarray:
     r"""Return how far each pair of entries turns from one position to the next, in radians.
 
-    .. math:: \omega_c = base^{-2c/E}, \qquad c = 0, \dots, E/2 - 1
+    .. math:: \omega_c = \mathrm{base}^{-2c/E}, \qquad c = 0, \dots, E/2 - 1
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def alibi_slopes(num_heads: int) -> np.ndarray:
 def alibi_bias(slopes: ArrayLike, L: int, S: int | None = None, *, offset: int = 0) -> np.ndarray:
     r"""Return what is added to the scores: the farther a key, the less.
 
-    .. math:: b_{i,j} = -slope \cdot |i + offset - j|
+    .. math:: b_{i,j} = -\mathrm{slope} \cdot |i + \mathrm{offset} - j|
 
     Parameters
     ----------
