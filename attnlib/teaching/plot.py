@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,35 @@ LARGEST_PRINTED = 12  # cells a side; beyond it numbers would not be legible
 # Colours from 0 up, and from 0 both ways: above it blue, below it red, which colour-blind readers
 # tell apart.
 UPWARDS, BOTH_WAYS = "Blues", "RdBu"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One matrix on the way from dot products to outputs, as `stages` draws it.
+
+    Attributes
+    ----------
+    title : str
+        Its name, such as "scores".
+    matrix : array_like, shape (L, S) or (L, Ev)
+        The numbers, which give the colours.
+    text : sequence of sequences of str, optional
+        What to print in the cells, for example fractions.  Default: the numbers.
+    visible : array_like of bool, same shape, optional
+        True = may attend.  Other cells are drawn grey and hatched.
+    columns : sequence of str, optional
+        Names of the columns.  Default: ``k₀``, ``k₁``, …
+    limits : tuple of float, optional
+        Ends of the colour scale.  Default: from 0 to the largest number; if there are numbers
+        below 0, as far below it as above.
+    """
+
+    title: str
+    matrix: ArrayLike
+    text: Sequence[Sequence[str]] | None = None
+    visible: ArrayLike | None = None
+    columns: Sequence[str] | None = None
+    limits: tuple[float, float] | None = None
 
 
 def heatmap(
@@ -189,13 +219,59 @@ def patterns(masks: Sequence[ArrayLike], *, alt: str, titles: Sequence[str]) -> 
     return figure
 
 
+def stages(panels: Sequence[Stage], *, alt: str, width: int = 2) -> Figure:
+    """Draw a whole example in one picture: its stages in reading order, numbers in the cells.
+
+    Parameters
+    ----------
+    panels : sequence of Stage
+        The stages, for example dot products, scores, weights and output.
+    alt : str
+        Alternative text: what is seen, for a reader who cannot see it.
+    width : int, default 2
+        How many stages stand beside each other.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure; its label is `alt`.
+    """
+    import matplotlib.pyplot as plt
+
+    arrays = [np.asarray(panel.matrix, dtype=float) for panel in panels]
+    rows = math.ceil(len(panels) / width)
+    most = max(max(array.shape) for array in arrays)
+    size = (width * (0.6 * most + 0.5), rows * (0.45 * most + 0.75))
+    figure, axes = plt.subplots(rows, width, figsize=size, squeeze=False)
+    for ax, panel, array in zip(axes.flat, panels, arrays, strict=False):
+        signed = bool((array < 0).any())
+        limits = panel.limits or (_both_ways(array) if signed else (0.0, float(array.max())))
+        colours = BOTH_WAYS if signed else UPWARDS
+        ax.imshow(array, vmin=limits[0], vmax=limits[1], cmap=colours, aspect="auto")
+        ax.set_title(panel.title)
+        names = panel.columns or [f"$k_{{{j}}}$" for j in range(array.shape[1])]
+        ax.set_xticks(range(array.shape[1]), names)
+        ax.set_yticks(range(array.shape[0]), [f"$q_{{{i}}}$" for i in range(array.shape[0])])
+        ax.spines[:].set(visible=True, color=GRID)
+        ax.tick_params(length=0)
+        visible = None if panel.visible is None else np.asarray(panel.visible)
+        if visible is not None:
+            _grey_out(ax, visible)
+        _print_numbers(ax, array, panel.text, limits, visible, signed=signed)
+    for ax in axes.flat[len(panels) :]:
+        ax.set_axis_off()
+    figure.set_label(alt)
+    return figure
+
+
 def steps_picture(
     rows: Sequence[tuple[str, Sequence[float], Sequence[str]]],
     *,
     alt: str,
     key_labels: Sequence[str] | None = None,
+    output: tuple[Sequence[float], Sequence[str]] | None = None,
 ) -> Figure:
-    """Draw the steps of one query as rows of numbers, from dot products down to weights.
+    """Draw the steps of one query as rows of numbers, from dot products down to the output.
 
     A row with a number below 0 has colours that go both ways from 0, blue above and red below.
 
@@ -207,6 +283,8 @@ def steps_picture(
         Alternative text: what is seen, for a reader who cannot see it.
     key_labels : sequence of str, optional
         Names of the columns.  Default: ``k₀``, ``k₁``, …
+    output : (numbers, printed), optional
+        The output, drawn last: a number for each of its entries, and what to print there.
 
     Returns
     -------
@@ -217,6 +295,7 @@ def steps_picture(
 
     S = len(rows[0][1])
     names = key_labels if key_labels is not None else [f"$k_{{{j}}}$" for j in range(S)]
+    rows = [*rows, *([] if output is None else [("output", *output)])]
     figure, axes = plt.subplots(len(rows), 1, figsize=(1.8 + 1.1 * S, 0.75 * len(rows)))
     for ax, (name, numbers, printed) in zip(np.atleast_1d(axes), rows, strict=True):
         array = np.asarray(numbers, dtype=float)[np.newaxis]
@@ -229,9 +308,11 @@ def steps_picture(
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
         _print_numbers(ax, array, [printed], limits, None, signed=signed)
-    top = np.atleast_1d(axes)[0]
+    top, bottom = np.atleast_1d(axes)[[0, -1]]
     top.set_xticks(range(S), names)
     top.xaxis.tick_top()
+    if output is not None:
+        bottom.set_xticks(range(len(output[0])), [f"entry {c}" for c in range(len(output[0]))])
     figure.set_label(alt)
     return figure
 
@@ -332,7 +413,7 @@ def _print_numbers(
     *,
     signed: bool = False,
 ) -> None:
-    middle = 0.65 * limits[1] if signed else limits[0] + 0.55 * (limits[1] - limits[0])
+    middle = 0.67 * limits[1] if signed else limits[0] + 0.55 * (limits[1] - limits[0])
     shown = np.ones(array.shape, bool) if visible is None else np.asarray(visible)
     for (i, j), number in np.ndenumerate(array):
         if not shown[i, j]:
