@@ -9,7 +9,6 @@ from attnlib.causal import causal_mask
 from attnlib.teaching import plot
 
 pyplot = pytest.importorskip("matplotlib.pyplot", reason="Matplotlib is not installed")
-to_rgb = pytest.importorskip("matplotlib.colors").to_rgb
 MASKS = [causal_mask(3, 5), causal_mask(3, 5, offset=2), ~causal_mask(3, 5), causal_mask(3, 5)]
 
 
@@ -75,7 +74,7 @@ def luminance(colour):
 def contrast(text, image, number):
     """How far a printed number stands out from its cell, as a ratio."""
     cell = luminance(image.cmap(image.norm(number)))
-    letters = luminance(to_rgb(text.get_color()))
+    letters = luminance(pyplot.matplotlib.colors.to_rgb(text.get_color()))
     return (max(cell, letters) + 0.05) / (min(cell, letters) + 0.05)
 
 
