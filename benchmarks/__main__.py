@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks import machine, run, sweep, tables
 
-RESULTS = Path(__file__).parent / "results"
+RECORD = machine.ROOT / "attnlib" / "teaching" / "records" / "speed.json"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,9 +26,8 @@ def main(arguments: list[str] | None = None) -> int:
     print(tables.report(record))
     path = options.output
     if path is None and whole and not options.quick and not record["interrupted"]:
-        path = RESULTS / f"{machine.slug(record['machine'])}.json"
+        path = RECORD
     if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         print(f"written: {path}")
     return int(record["interrupted"] or any("error" in row for row in record["rows"]))

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import re
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -62,13 +61,6 @@ def commit() -> dict[str, Any]:
 def now() -> str:
     """Date and time, to the minute."""
     return datetime.now(UTC).isoformat(timespec="minutes")
-
-
-def slug(machine: dict[str, Any]) -> str:
-    """A file name for a machine's results: processor, cores, widest instructions."""
-    widest = machine["flags"][-1:] or [platform.machine()]
-    words = f"{machine['processor']} {machine['cores']} cores {widest[0]}".lower()
-    return re.sub(r"[^a-z0-9]+", "-", words.replace("(r)", "").replace("(tm)", "")).strip("-")
 
 
 def _git(*arguments: str) -> str:

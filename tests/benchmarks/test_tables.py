@@ -118,30 +118,3 @@ def test_numbers_have_as_many_places_as_are_read(amount, text):
 def test_a_record_survives_json_with_the_same_tables():
     before = record([0.8] * 6, POINTS)
     assert tables.report(json.loads(json.dumps(before))) == tables.report(before)
-
-
-def test_the_picture_has_a_line_for_each_way_and_no_point_where_none_was_measured():
-    pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
-    from benchmarks.figure import time_and_memory
-
-    figure = time_and_memory(POINTS, alt="Two panels of lines.")
-    times, peaks = figure.axes
-    drawn = {line.get_label(): list(line.get_xdata()) for line in times.lines}
-    assert drawn == {ATTNLIB: [64, 128], FUSED: [64, 128], THREE_LINES: [64], LIMIT: [64, 128]}
-    assert [line.get_label() for line in peaks.lines] == [ATTNLIB, FUSED, THREE_LINES]
-    assert list(peaks.lines[1].get_ydata()) == [2.0, 3.0]
-    assert {ax.get_xscale() for ax in figure.axes} == {ax.get_yscale() for ax in figure.axes}
-    assert times.get_xscale() == "log"
-    assert figure.get_label() == "Two panels of lines."
-    assert [text.get_text() for text in figure.legends[0].texts] == list(drawn)
-
-
-def test_a_way_has_one_colour_in_both_panels_and_the_limit_is_dashed():
-    pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
-    from benchmarks.figure import time_and_memory
-
-    times, peaks = time_and_memory(POINTS, alt="Two panels of lines.").axes
-    colours = {line.get_label(): line.get_color() for line in times.lines}
-    assert all(colours[line.get_label()] == line.get_color() for line in peaks.lines)
-    assert len(set(colours.values())) == len(colours)
-    assert [line.get_label() for line in times.lines if line.get_linestyle() == "--"] == [LIMIT]
