@@ -20,7 +20,6 @@ from attnlib.teaching.exercises.kinds import (
     sees_no_later_token,
 )
 from attnlib.teaching.exercises.running_example import K, Q, V, drawn
-from attnlib.teaching.laws import broken_laws
 
 # --- 1 and 3: a weighted sum, and who has most influence on it ------------------------------------
 
@@ -171,7 +170,7 @@ WRONG_REMOVALS: dict[str, Callable[[], np.ndarray]] = {
         lambda: LEAKING[:3] + LEAKING[3] / 3
     ),
     "You gave the weight to the last token. Shares keep their ratios, so divide by the sum.": (
-        lambda: LEAKING[:3] + [0, 0, LEAKING[3]]
+        lambda: np.add(LEAKING[:3], [0, 0, LEAKING[3]])
     ),
     "You removed token 2: position 2 sees itself.": (
         lambda: np.delete(LEAKING, 2) / np.delete(LEAKING, 2).sum()
@@ -362,6 +361,13 @@ def nan_from_infinity(Q, K, V):
     return softmax(scaled(Q, K) + np.where(causal_mask(len(Q)), 1.0, 0.0) * -np.inf) @ V
 
 
+def nan_leaks(attention: Callable) -> bool:
+    """Return whether a NaN in the last value reaches an earlier output."""
+    values = V.astype(float)
+    values[2] = np.nan
+    return bool(np.isnan(attention(Q, K.astype(float), values)[:2]).any())
+
+
 def sequences_to_try() -> list[tuple]:
     """Return small sequences whose sizes all differ, then the running example."""
     sizes = ((2, 1, 3), (3, 5, 2), (4, 3, 5))
@@ -410,7 +416,11 @@ WRITE_IT = Function(
             lambda d, m: 0.0
         ),
     },
-    laws=lambda function: broken_laws(function, options=(), promises=["causal"]),
+    laws={"kind": "attention", "promises": ("causal",)},
+    remarks={
+        "A NaN in a later value still leaks, since 0 · NaN is NaN: the library multiplies what is "
+        "visible only.": nan_leaks,
+    },
 )
 
 EXERCISES = {
