@@ -7,6 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from attnlib import causal_attention, dense_attention, scaled_dot_product_attention, softmax
 from attnlib.dense import (
@@ -213,6 +215,27 @@ class TestCost:
             reference.attention(Q, K[:keys], V[:keys], **options)
             outputs = m * V.shape[1]  # one dot product of weights and a value column each
             assert len(calls) - outputs == pairs
+
+
+class TestDroppedKeys:
+    """Law 3.3 of the chapter."""
+
+    @given(st.data())
+    def test_dropping_keys_moves_the_output_by_their_weight_times_what_sets_them_apart(self, data):
+        keys = data.draw(st.integers(2, 9), label="S")
+        kept = np.array(data.draw(st.lists(st.booleans(), min_size=keys, max_size=keys)))
+        kept[data.draw(st.integers(0, keys - 1))] = True
+        kept[(np.argmax(kept) + 1) % keys] = False
+        random = np.random.default_rng(data.draw(st.integers(0, 1000), label="seed"))
+        query, key = random.normal(size=(1, 4)), random.normal(size=(keys, 4))
+        value = random.normal(size=(keys, 3))
+        exact, weights = reference.attention(query, key, value)
+        only_kept = dense_attention(query, key[kept], value[kept])
+        only_dropped = dense_attention(query, key[~kept], value[~kept])
+        dropped_weight = weights[0, ~kept].sum()
+        np.testing.assert_allclose(
+            only_kept - exact, dropped_weight * (only_kept - only_dropped), atol=1e-12
+        )
 
 
 class TestTiles:
