@@ -111,6 +111,7 @@ NUMBERS = [
     computed("2/6 is printed as 1/3", lambda: [exact_weights()[1]] * 2),
     computed("3/6 as 1/2", lambda: [exact_weights()[2]] * 2),
     computed("weights 1/6, 2/6, 3/6", exact_weights),
+    computed("the output: 19/6 and 17/6", exact_output),
     # A scale that is given, and the error: rows S3 and S4
     computed(
         r"$2 \cdot 1 + 1 \cdot 0 = 2$ and $2 \cdot 3 + 1 \cdot 2 = 8$",
