@@ -17,7 +17,7 @@ from tests.reference import attention  # noqa: E402
 SMALL = precision.Sizes(B=2, Hq=3, L=7, S=5, E=16)
 HERE = [case for case in CASES if case.device == "cpu"]
 # Half of the distance between neighbours, for numbers from 1 to 2.
-ROUNDING = {"float64": 2**-53, "float32": 2**-24, "bfloat16": 2**-9, "float16": 2**-12}
+ROUNDING = {"float64": 2**-53, "float32": 2**-24, "bfloat16": 2**-8, "float16": 2**-11}
 
 each_case_here = pytest.mark.parametrize("case", HERE, ids="-".join)
 
@@ -26,8 +26,8 @@ each_case_here = pytest.mark.parametrize("case", HERE, ids="-".join)
 def test_every_case_of_the_cpu_is_measured_and_within_a_few_roundings(case: Case):
     row = precision.measured(case, *precision.make_inputs(SMALL))
     assert row["state"] == "measured"
-    assert row["arithmetic"]["mean"] <= row["arithmetic"]["largest"] <= 8 * ROUNDING[case.dtype]
-    assert 0 < row["all"]["largest"] <= 40 * ROUNDING[case.dtype]
+    assert row["arithmetic"]["mean"] <= row["arithmetic"]["largest"] <= 16 * ROUNDING[case.dtype]
+    assert 0 < row["all"]["largest"] <= 20 * ROUNDING[case.dtype]
 
 
 @each_case_here
