@@ -550,6 +550,9 @@ def _attend_tiled(call: Call) -> tuple[np.ndarray, np.ndarray | None]:
     call = _broadcast(call)
     output = np.empty(call.output_shape, call.query.dtype)
     weights = np.zeros(call.score_shape, call.query.dtype) if call.return_weights else None
+    if not math.prod(call.score_shape):  # no query, or nothing to attend
+        output[...] = 0
+        return output, weights
 
     def work(task: _Task, scratch: _Scratch) -> None:
         rows = (*task.group, ..., slice(task.start, task.stop), slice(None))
