@@ -121,7 +121,9 @@ def read_comment(text: str, line: int = 1) -> ShapeComment | None:
     text = text.lstrip("# ").rstrip()
     match = _IN_BRACKETS.match(text) or _BARE.match(text)
     items = tuple(item.strip() for item in match["items"].split(",")) if match else ()
-    if match and all(_is_axis(item, in_brackets=text.startswith("(")) for item in items):
+    in_brackets = text.startswith("(")
+    is_shape = bool(items) and all(_is_axis(item, in_brackets=in_brackets) for item in items)
+    if is_shape and (in_brackets or LETTERS & set(items) or WORDS & set(items)):
         return ShapeComment(line, text, items)
     counts = list(_COUNT.finditer(text))
     if not counts or counts[0].start() > 0:

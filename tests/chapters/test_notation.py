@@ -260,6 +260,7 @@ class TestTheReaderOfShapeComments:
             "# why not",
             "# (a title)",
             "# W_q, W_k and W_v",
+            "# w_q, w_k, w_v, w_o",
             "# i - j",
             "# so, as before, the rows sum to one",
             "# the last 7 tokens",
