@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from attnlib.teaching.exercises.kinds import Exercise, Verdict, verdict_on
+from attnlib.teaching.exercises.kinds import Exercise, verdict_on
 
 NOT_ANSWERED = "Not answered yet: put your answer in place of None."
 
@@ -100,6 +100,27 @@ def names() -> list[str]:
     return list(_registry())
 
 
+def exercise(name: str) -> Exercise:
+    """Return the exercise of this name, one of the `kinds`.
+
+    Parameters
+    ----------
+    name : str
+        One of `names`.
+
+    Returns
+    -------
+    Exercise
+        What judges an answer.
+
+    Raises
+    ------
+    KeyError
+        If there is none.
+    """
+    return _registry()[name]
+
+
 @cache
 def _registry() -> dict[str, Exercise]:
     found = {}
@@ -112,17 +133,18 @@ def _registry() -> dict[str, Exercise]:
 
 def _result(name: Any, answer: Any) -> Result:
     known = _registry()
-    if not isinstance(name, str) or name not in known:
-        return Result(str(name) if isinstance(name, str) else "?", None, _unknown(name))
+    if not issubclass(type(name), str):  # isinstance would ask the object, which may raise
+        example = next(iter(known))
+        return Result("?", None, f"The name of an exercise is a string, such as {example!r}.")
+    if name not in known:
+        return Result(name, None, _unknown(name))
     if answer is None or answer is ...:
         return Result(name, None, NOT_ANSWERED)
     passed, message = verdict_on(known[name], answer)
     return Result(name, passed, message)
 
 
-def _unknown(name: Any) -> str:
-    if not isinstance(name, str):
-        return f"The name of an exercise is a string, such as {next(iter(_registry()))!r}."
+def _unknown(name: str) -> str:
     close = difflib.get_close_matches(name.lower(), names(), n=1)
     question = f" Did you mean {close[0]!r}?" if close else ""
     numbers: dict[str, list[str]] = {}
@@ -140,4 +162,4 @@ def _print(message: str) -> None:
         print(message.encode("ascii", "replace").decode())
 
 
-__all__ = ["NOT_ANSWERED", "Result", "Verdict", "check", "names"]
+__all__ = ["NOT_ANSWERED", "Result", "check", "exercise", "names"]

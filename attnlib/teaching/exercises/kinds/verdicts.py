@@ -42,7 +42,13 @@ def judged(exercise: Exercise, answer: Any) -> Verdict:
 
 def _short_lines(message: str) -> str:
     return "\n".join(
-        textwrap.fill(line, WIDTH, break_long_words=False, subsequent_indent=_indent(line))
+        textwrap.fill(
+            line,
+            WIDTH,
+            break_long_words=False,
+            break_on_hyphens=False,
+            subsequent_indent=_indent(line),
+        )
         for line in message.splitlines()
     )
 
