@@ -103,10 +103,14 @@ def scaled_dot_product_attention(
     are not hidden: the query's output is NaN.
 
     The NumPy engine works in tiles, in memory that does not grow with L·S; the torch engine uses
-    PyTorch's fused kernels and is differentiable. Chapter 1 derives the equation, chapter 2 the
-    causal mask, chapter 3 the tiles, chapter 4 the heads. Sources: Vaswani et al. (2017), section
-    3.2.1; the documentation of ``torch.nn.functional.scaled_dot_product_attention`` for names and
-    masks; the ONNX operator Attention for offsets, windows, softcap and empty rows.
+    PyTorch's fused kernels and is differentiable.
+
+    Chapter 1, *Four steps*, derives the equation; Chapter 2, *A mask*, the causal mask; Chapter 3,
+    *The running softmax*, the tiles; Chapter 4, *All heads at once*, the heads; Chapter 7, *Heads
+    that share keys and values*, the groups; Chapter 8, *Two masks, and how to combine them*, the
+    other masks. Sources: Vaswani et al. (2017), section 3.2.1; the documentation of
+    ``torch.nn.functional.scaled_dot_product_attention`` for names and masks; the ONNX operator
+    Attention for offsets, windows, softcap and empty rows.
 
     Examples
     --------

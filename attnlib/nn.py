@@ -76,8 +76,8 @@ class MultiHeadAttention(torch.nn.Module):
     The weights are those of ``y = x @ w + b``; ``torch.nn.Linear`` stores the transpose.  They
     start as Glorot-uniform numbers, biases as zeros.  In a mask True = may attend, the opposite
     of ``torch.nn.MultiheadAttention``; batch comes first; there is no dropout, so training and
-    evaluation mode do the same.  Chapter 4, *All heads at once*; Vaswani et al. (2017),
-    section 3.2.2.
+    evaluation mode do the same.  Chapter 4, *All heads at once*; Chapter 7, *A layer that learns*;
+    Vaswani et al. (2017), section 3.2.2.
 
     Examples
     --------

@@ -177,7 +177,7 @@ def single_query_attention(
 
     Notes
     -----
-    Chapter 1; Vaswani et al. (2017), section 3.2.1.
+    Chapter 1, *Four steps*; Vaswani et al. (2017), section 3.2.1.
 
     Examples
     --------
