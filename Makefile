@@ -4,10 +4,12 @@ VENV ?= .venv
 REQUIREMENTS ?= requirements.txt
 ENVIRONMENT ?= latest
 PORT ?= 8000
+export LIVE ?= 1
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SITE := _build/.site
+CHOICE := _build/.live-$(LIVE)
 
 # The first Python on PATH that is new enough.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
@@ -15,7 +17,8 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 
 # Everything a page is made of; folders too, so that a removed file counts as a change.
 SOURCES := _config.yml _toc.yml Makefile $(shell find attnlib chapters web/css web/extensions \
-	web/images web/js web/vendor -not -path '*/.*' -not -path '*/__pycache__*')
+	web/images web/js web/live web/tools/live_engine.py web/vendor -not -path '*/.*' \
+	-not -path '*/__pycache__*')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -24,7 +27,7 @@ SOURCES := _config.yml _toc.yml Makefile $(shell find attnlib chapters web/css w
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-book: $(SITE) ## build the site in _build/html; makes .venv the first time
+book: $(SITE) ## build the site in _build/html; makes .venv the first time; LIVE=0: no cells that run
 	@echo "The book is ready. Open file://$(CURDIR)/_build/html/index.html, or run: make serve"
 
 serve: $(SITE) ## show the site at an address of this machine only
@@ -63,10 +66,15 @@ clean: ## remove what was built, but not .venv
 _library: $(INSTALLED)
 	$(BIN)/python -m pytest -q tests/attnlib
 
-$(SITE): $(INSTALLED) $(SOURCES)
+$(SITE): $(INSTALLED) $(SOURCES) $(CHOICE)
 	@$(BIN)/python web/tools/vendor.py --check
 	@rm -rf _build/html _build/.doctrees _build/jupyter_execute $@
 	$(BIN)/jupyter-book build . -W -n --keep-going --all --quiet
+	@touch $@
+
+$(CHOICE): # a site with live cells is another one than a site without
+	@mkdir -p _build
+	@rm -f _build/.live-*
 	@touch $@
 
 $(INSTALLED): $(REQUIREMENTS) pyproject.toml

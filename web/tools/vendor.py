@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,8 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-VENDOR = Path(__file__).resolve().parents[1] / "vendor"
+WEB = Path(__file__).resolve().parents[1]
+VENDOR = WEB / "vendor"
 SUMS = "SHA256SUMS"
 
 # npm package and version -> the files taken from it, under the name they get in web/vendor.
@@ -28,16 +30,59 @@ PACKAGES = {
     },
 }
 
+# Bundles made of the packages that web/live/editor/package-lock.json pins: source -> name.
+EDITOR = WEB / "live/editor"
+BUNDLES = {"editor.js": "live/editor.js", "shim.js": "live/shim.js"}
+BUNDLES_LICENCE = "live/LICENSE"
+
 
 def fetch(target: Path) -> None:
     """Write all vendored files and their checksums into an empty or existing folder."""
     shutil.rmtree(target, ignore_errors=True)
+    fetch_packages(target)
+    bundle_modules(target)
+    (target / SUMS).write_text("".join(f"{digest}  {name}\n" for name, digest in checksums(target)))
+
+
+def fetch_packages(target: Path) -> None:
+    """Copy the wanted files of the npm packages."""
     for package, wanted in PACKAGES.items():
         with tempfile.TemporaryDirectory() as folder:
             unpack(package, Path(folder))
             for source, name in wanted.items():
                 copy(Path(folder, "package", source), target / name)
-    (target / SUMS).write_text("".join(f"{digest}  {name}\n" for name, digest in checksums(target)))
+
+
+def bundle_modules(target: Path) -> None:
+    """Bundle the editor of the live cells and what the engine needs, with their licences."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(shutil.copytree(EDITOR, Path(scratch, "editor")))
+        subprocess.run(["npm", "ci", "--silent"], cwd=folder, check=True)
+        packages = set()
+        for source, name in BUNDLES.items():
+            packages |= bundle(folder, source, target / name)
+        (target / BUNDLES_LICENCE).write_text(licences(folder, packages), encoding="utf-8")
+
+
+def bundle(folder: Path, source: str, target: Path) -> set[str]:
+    """Bundle one module with all it imports; return the packages that are in it."""
+    options = ["--bundle", "--format=esm", "--minify", "--legal-comments=none", "--metafile=meta"]
+    command = ["npx", "esbuild", source, *options, f"--outfile={target}", "--log-level=warning"]
+    subprocess.run(command, cwd=folder, check=True)
+    inputs = json.loads((folder / "meta").read_text(encoding="utf-8"))["inputs"]
+    modules = [name.split("/") for name in inputs if name.startswith("node_modules/")]
+    return {"/".join(parts[1 : 3 if parts[1][0] == "@" else 2]) for parts in modules}
+
+
+def licences(folder: Path, packages: set[str]) -> str:
+    """Return the licences of the packages in the bundles, each under the package's name."""
+    texts = []
+    for package in sorted(packages):
+        paths = sorted((folder / "node_modules" / package).glob("LICEN[CS]E*"))
+        if not paths:
+            raise FileNotFoundError(f"{package} has no licence file")
+        texts += [f"{package}\n\n{paths[-1].read_text(encoding='utf-8').strip()}\n"]
+    return f"\n{'-' * 72}\n\n".join(texts)
 
 
 def unpack(package: str, folder: Path) -> None:

@@ -1,0 +1,1 @@
+export { File, Directory, Fd, OpenFile, PreopenDirectory, WASI } from "@bjorn3/browser_wasi_shim";

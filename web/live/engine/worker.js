@@ -1,0 +1,61 @@
+// The engine behind the message protocol of README.md: CPython, NumPy and Matplotlib.
+
+import { Downloads } from "./download.js";
+import { Interpreter } from "./interpreter.js";
+
+const MODULE = "python.wasm.gz";
+const LIBRARY = "library.zip.gz";
+const DATA = "matplotlib.zip.gz";
+
+let interpreter = null;
+
+const actions = {
+  async start({ folder, book, compiled }) {
+    const progress = reporter();
+    const downloads = new Downloads(folder, progress);
+    const archives = Promise.all([
+      downloads.buffer(LIBRARY),
+      downloads.buffer(DATA),
+      fetch(book).then(wholeBuffer),
+    ]);
+    archives.catch(() => {}); // reported when it is awaited below
+    const module =
+      compiled ??
+      (await WebAssembly.compileStreaming(downloads.response(MODULE, "application/wasm")));
+    const [library, data, own] = await archives;
+    interpreter = new Interpreter(module, { library, data, book: own }, postMessage);
+    postMessage({ type: "ready", compiled: module });
+  },
+
+  run({ run, code, cell }) {
+    interpreter.call("run", run, code, cell);
+  },
+
+  complete({ request, code, cursor }) {
+    interpreter.call("complete", request, code, cursor);
+  },
+};
+
+async function wholeBuffer(response) {
+  if (!response.ok) throw new Error(`${response.url}: ${response.status} ${response.statusText}`);
+  return response.arrayBuffer();
+}
+
+/** Tell the page how many bytes have come, ten times a second at most. */
+function reporter() {
+  let bytes = 0;
+  let told = 0;
+  return (more) => {
+    bytes += more;
+    if (performance.now() - told < 100) return;
+    told = performance.now();
+    postMessage({ type: "progress", bytes });
+  };
+}
+
+let earlier = Promise.resolve();
+addEventListener("message", ({ data }) => {
+  earlier = earlier
+    .then(() => actions[data.type](data))
+    .catch((error) => postMessage({ type: "failed", reason: String(error?.message ?? error) }));
+});
