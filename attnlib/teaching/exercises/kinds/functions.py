@@ -13,6 +13,8 @@ from attnlib.teaching import laws
 from attnlib.teaching.exercises.kinds.answers import Unreadable, article, call, read_numbers, shown
 from attnlib.teaching.exercises.kinds.verdicts import Verdict
 
+TEXT = ("text",)  # in the place of a shape
+
 
 @dataclass(frozen=True)
 class Function:
@@ -78,7 +80,7 @@ class Function:
             return f"Given {self._given(arguments)}, it raises {type(error).__name__}{said}."
         if result is None:
             return "It returns None. Is the line with return missing?"
-        if not all(map(_same_outcome, map(_numbers_of, own), map(_numbers_of, arguments))):
+        if not all(map(_unchanged, arguments, own)):
             return "It changes its inputs. Work on a copy."
         try:
             shape, _ = _numbers_of(result)
@@ -87,6 +89,9 @@ class Function:
         wanted, _ = _outcome(self.right, arguments)
         if shape != wanted:
             given = self._given(arguments)
+            if TEXT in (shape, wanted):
+                right = call(self.right, copy.deepcopy(arguments))
+                return f"Given {given}, it returns {shown(result)} instead of {shown(right)}."
             return f"Given {given}, the result has shape {shape}; it should be {wanted}."
         return None
 
@@ -163,6 +168,10 @@ def _holds(is_so: Callable[[Callable], bool], answer: Callable) -> bool:
         return False
 
 
+def _unchanged(before: Any, after: Any) -> bool:
+    return callable(before) or _same_outcome(_numbers_of(before), _numbers_of(after))
+
+
 def _size(argument: Any) -> int:
     return sum(map(_size, argument)) if isinstance(argument, tuple) else np.size(argument)
 
@@ -175,7 +184,12 @@ def _close(numbers: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _numbers_of(result: Any) -> tuple[tuple, np.ndarray]:
-    """Return the shape of a result and its numbers; of several results, the shape of each."""
+    """Return the shape of a result and its numbers; of several results, the shape of each.
+
+    A text has numbers, too, those of its characters.
+    """
+    if isinstance(result, str):
+        return TEXT, np.array([float(ord(character)) for character in result])
     if not isinstance(result, tuple):
         try:
             numbers = read_numbers(result)
