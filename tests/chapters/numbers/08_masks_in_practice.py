@@ -91,7 +91,7 @@ NUMBERS = [
     ),
     # Many texts in one row
     computed(
-        "The number of pairs seen is 13 of 25. A program saves the other 12",
+        "Here 13 of the 25 pairs are seen. A program saves the other 12",
         lambda: [np.sum(SAME_TEXT), SAME_TEXT.size, np.sum(~SAME_TEXT)],
     ),
     computed(r"Example 3.4 found $[\tfrac{18}{5}, 3]$.", lambda: output(SHARES[2][1:], V[1:])),
