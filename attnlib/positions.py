@@ -52,7 +52,12 @@ def frequencies(width: int, *, base: float = BASE) -> np.ndarray:
     return base ** (-np.arange(0, width, 2) / width)
 
 
-def sinusoidal_positions(length: int, width: int, *, base: float = BASE) -> np.ndarray:
+def sinusoidal_positions(
+    length: int,
+    width: int,
+    *,
+    base: float = BASE,
+) -> np.ndarray:
     r"""Return a row of sines and cosines for each position, to be added to the tokens.
 
     .. math:: p_{i,2c} = \sin(i\,\omega_c), \qquad p_{i,2c+1} = \cos(i\,\omega_c)
@@ -89,7 +94,8 @@ def sinusoidal_positions(length: int, width: int, *, base: float = BASE) -> np.n
     """
     length = whole_number("length", length, least=0)
     angles = np.outer(np.arange(length), frequencies(width, base=base))
-    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, width)
+    pairs = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
+    return pairs.reshape(length, width)
 
 
 def rotate(

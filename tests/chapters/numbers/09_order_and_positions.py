@@ -104,9 +104,9 @@ NUMBERS = [
         ),
     ),
     computed(r"p_2 \cdot p_3 &= 0 + \tfrac12\sqrt3", lambda: rational([dot(2, 3)])),
-    computed(r"-1 + \tfrac12 = -\tfrac12, &", lambda: [hand(2, 1)[1], dot(0, 2)]),
+    computed(r"p_0 \cdot p_2 &= -1 + \tfrac12 = -\tfrac12", lambda: [hand(2, 1)[1], dot(0, 2)]),
     computed(
-        r"-1 + \tfrac12 = -\tfrac12 & &",
+        r"p_1 \cdot p_3 &= -1 + \tfrac12 = -\tfrac12",
         lambda: [sum(a * b for a, b in zip(hand(1, 1), hand(3, 1), strict=True)), dot(1, 3)],
     ),
     # The running example, turned
