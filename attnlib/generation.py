@@ -80,7 +80,7 @@ class KVCache:
     The buffers double when they are full, so the past is copied a few times in all, not once a
     token.  All items of a batch have one length; give `key_mask` where some are padded.
     NumPy refuses to write to the views; torch has no read-only tensors, so there the rule is
-    yours to keep.  Chapter 4, *Generation with a cache*.
+    yours to keep.  Chapter 4, *Generation with a cache*; Chapter 5, *The library's cache*.
 
     Examples
     --------

@@ -54,7 +54,7 @@ def softmax_jacobian(weights: ArrayLike) -> np.ndarray:
     Notes
     -----
     Where one weight is near 1, all entries are near 0: a saturated softmax passes no gradient on.
-    Chapter 1, *Why scale*.
+    Chapter 6, *Back through softmax*; Chapter 1, *Why scale*.
 
     Examples
     --------
@@ -115,6 +115,10 @@ def dense_attention_gradients(
     See Also
     --------
     attnlib.attention_gradients : The same for masks, batches, groups, and long sequences.
+
+    Notes
+    -----
+    Chapter 6, *All queries at once*.
 
     Examples
     --------
@@ -199,7 +203,7 @@ def attention_gradients(
     NumPy arrays take the tiled backward pass: weights are computed again from each row's
     log-sum-exp, tile by tile, and no score matrix is kept (Dao et al. 2022, appendix B). Tensors
     go through autograd, which ``scaled_dot_product_attention(...).backward(grad_output)`` uses
-    as well.
+    as well. Chapter 6, *No table is kept*.
 
     Examples
     --------
