@@ -460,6 +460,7 @@ class _Case:
 
     call: _Call
     visible: np.ndarray
+    without_values: str
 
     @property
     def arrays(self) -> tuple:
@@ -492,14 +493,15 @@ def _case(
     Q, K, V = _drawn((L, E), (S, E), (S, Ev))
     options = _flags(implementation, is_causal)
     visible = np.tri(L, S, dtype=bool) if is_causal else np.ones((L, S), bool)
-    words = f"{_plural(L, 'query')} and {_plural(S, 'key')} of width {E}, values of width {Ev}"
+    first = f"{_plural(L, 'query')} and {_plural(S, 'key')} of width {E}"
+    values, end = f", values of width {Ev}", ""
     if is_causal:
-        words = f"{_plural(L, 'token')}, query and key of width {E}, value of width {Ev}, causal"
+        first, end = f"{_plural(L, 'token')}, query and key of width {E}", ", causal"
     if masked:
         mask = _mask(L, S)
         visible, options = visible & mask, {**options, "attn_mask": mask}
-        words += f", mask {mask.astype(int).tolist()} (1 = may attend)"
-    return _Case(_Call(words, (Q, K, V), options), visible)
+        end += f", mask {mask.astype(int).tolist()} (1 = may attend)"
+    return _Case(_Call(first + values + end, (Q, K, V), options), visible, first + end)
 
 
 def _mask(L: int, S: int) -> np.ndarray:
@@ -545,7 +547,8 @@ def _rows_sum_to_one(implementation: Implementation) -> Iterator[Counterexample]
     """Values that are the rows of the identity make the output the weights themselves."""
     for case in _cases(implementation):
         Q, K, _ = case.arrays
-        call = case.call.but("values that are the rows of the identity", Q, K, np.eye(len(K)))
+        given = f"{case.without_values}; values that are the rows of the identity"
+        call = _Call(given, (Q, K, np.eye(len(K))), case.call.options)
         weights = _output(implementation, call)
         sums = weights.sum(axis=1)
         right = np.abs(sums - 1.0) <= implementation.tolerance * len(K)

@@ -18,6 +18,7 @@ The functions here are meant to be read and caught, not used.
 from __future__ import annotations
 
 import difflib
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,7 +28,7 @@ import numpy as np
 
 from attnlib.multi_head import merge_heads, split_heads
 from attnlib.single_query import softmax
-from attnlib.teaching.laws import Law, broken_laws, describe, law
+from attnlib.teaching.laws import LAWS, Law, broken_laws, describe, law
 from attnlib.teaching.notebook import source_without_docstring
 
 
@@ -447,6 +448,15 @@ def query_ignored(x, w_q, w_k, w_v, w_o, num_heads, *, is_causal=False):
     return merge_heads(heads) @ w_o
 
 
+def keys_and_values_swapped(x, w_q, w_k, w_v, w_o, num_heads, *, is_causal=False):
+    visible = np.tri(len(x), dtype=bool) if is_causal else True
+    query = split_heads(x @ w_q, num_heads)
+    key = split_heads(x @ w_v, num_heads)
+    value = split_heads(x @ w_k, num_heads)
+    heads = attend(query, key, value, visible)
+    return merge_heads(heads) @ w_o
+
+
 def right_batch(x, w_q, w_k, w_v, w_o, num_heads):
     *batch, L, _ = x.shape
     query, key, value = (split_heads(x @ w, num_heads) for w in (w_q, w_k, w_v))
@@ -568,6 +578,29 @@ class Animal:
         """The laws that kill it."""
         return tuple(map(law, self.killed_by))
 
+    @property
+    def code(self) -> str:
+        """The function as a block of Markdown, under a name that gives nothing away."""
+        source = source_without_docstring(self.function)
+        return f"```python\n{source.replace(self.function.__name__, 'suspect', 1)}\n```"
+
+    @property
+    def verdict(self) -> str:
+        """Cause, law, counterexample, fix and report, as Markdown."""
+        first = self.laws[0]
+        asked = describe(self.function, kind=self.kind, promises=self.promises)
+        met = f"[{self.reported}]({self.report})" if self.report else self.reported
+        return "\n\n".join(
+            (
+                f"**Cause.** {self.cause}",
+                f"**Law** *{first.name}*. {first.sentence}",
+                f"```text\n{_wrapped(str(first.counterexample(asked)))}\n```",
+                f"**Fix.** {self.fix}",
+                f"```diff\n{difference(self)}\n```",
+                f"**Met in public.** {met[:1].upper()}{met[1:]}.",
+            )
+        )
+
 
 def animal(name: str) -> Animal:
     """Return the animal of this name.
@@ -597,6 +630,7 @@ def animal(name: str) -> Animal:
     return by_name[name]
 
 
+@lru_cache
 def broken_by(one: Animal) -> tuple[str, ...]:
     """Return the names of all laws that an animal breaks, found by asking each.
 
@@ -669,6 +703,10 @@ def _made_comparable(one: Animal, is_causal: bool) -> Callable | None:
     return _CAUSAL.get(one.name) if is_causal else None
 
 
+def _wrapped(text: str) -> str:
+    return "\n".join(textwrap.fill(line, 76, subsequent_indent="  ") for line in text.splitlines())
+
+
 def _with_causal_mask(function: Callable) -> Callable:
     return lambda Q, K, V: function(Q, K, V, attn_mask=np.tri(len(Q), len(K), dtype=bool))
 
@@ -680,6 +718,56 @@ def _bites(
     """The laws that a function breaks, each with its counterexample in words."""
     broken = broken_laws(function, kind=kind, options=options, promises=promises)
     return frozenset((one.law.name, str(one.counterexample)) for one in broken)
+
+
+def case(number: int) -> Animal:
+    """Return the animal behind a case of the chapter *Spot the bug*, without naming it.
+
+    Parameters
+    ----------
+    number : int
+        The number of the case, counted from 1.
+
+    Returns
+    -------
+    Animal
+
+    Raises
+    ------
+    ValueError
+        If the chapter has no such case.
+    """
+    if number not in range(1, len(CASES) + 1):
+        raise ValueError(f"number: needs a case from 1 to {len(CASES)}, got {number!r}")
+    return animal(CASES[number - 1])
+
+
+def table() -> str:
+    """Return all animals as a table in Markdown, the broken laws found by asking each law.
+
+    Returns
+    -------
+    str
+        One row an animal: its name and report, what one sees, and the laws that it breaks.
+    """
+    rows = ["| animal | what one sees | laws that it breaks | met |", "|---|---|---|---|"]
+    for one in ANIMALS:
+        broken = ", ".join(broken_by(one))
+        met = f"[report]({one.report})" if one.report else "no report known"
+        rows.append(f"| {one.name} | {one.symptom} | {broken} | {met} |")
+    return "\n".join(rows)
+
+
+def catches() -> dict[str, list[str]]:
+    """Return which animals each law catches, by asking each law about each animal.
+
+    Returns
+    -------
+    dict of str to list of str
+        Names of animals by the name of the law.
+    """
+    broken = {one.name: broken_by(one) for one in ANIMALS}
+    return {each.name: [name for name in broken if each.name in broken[name]] for each in LAWS}
 
 
 def difference(one: Animal) -> str:
@@ -1133,6 +1221,17 @@ ANIMALS: tuple[Animal, ...] = (
         NO_REPORT,
     ),
     Animal(
+        keys_and_values_swapped,
+        right_heads,
+        "multi-head",
+        "Training from scratch works as ever. Loaded weights give nonsense.",
+        "Keys are made with W_v and values with W_k.",
+        "Keys use W_k, values W_v. Consistent names matter only once weights are shared.",
+        ("one-head", "looped-heads"),
+        GITHUB + "jsbaan/transformer-from-scratch/issues/1",
+        "transformer-from-scratch (2022) returned q, k, v and took them as q, v, k",
+    ),
+    Animal(
         batch_and_heads_swapped,
         right_batch,
         "multi-head",
@@ -1178,6 +1277,14 @@ ANIMALS: tuple[Animal, ...] = (
         "",
         NO_REPORT,
     ),
+)
+
+# What the chapter "Spot the bug" hides behind its cases; the last three are its exercise.
+CASES = (
+    *("multiplied-by-root-d", "softmax-over-queries", "maximum-not-subtracted"),
+    *("one-token-too-far", "finite-fill", "cache-masked-from-position-0"),
+    *("split-by-reshape", "scaled-by-root-d-model", "tiled-groups"),
+    *("dropout-left-on", "root-of-the-length", "every-head-reads-head-0"),
 )
 
 # Animals that take a mask, given the causal one: what a causal function with that bug does.

@@ -183,7 +183,7 @@ class TestCounterexample:
             return attnlib.softmax(Q @ K.T / np.sqrt(Q.shape[1]), axis=0) @ V
 
         found = law("rows-sum-to-one").counterexample(describe(over_queries))
-        assert found.given.startswith("1 query and 2 keys of width 3")
+        assert found.given.startswith("1 query and 2 keys of width 3; values that are")
         assert found.came == "weights [1, 1] of query 0, which sum to 2"
 
         def transposed_by_reshape(Q, K, V):
