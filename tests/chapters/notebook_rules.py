@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 import nbformat
 from nbformat import NotebookNode
 
+from attnlib.teaching.exercises import NOT_ANSWERED
 from tests.chapters.documents import ROOT, plain_python, tags
 from web.notebooks.execute import canonical
 
@@ -190,6 +191,59 @@ def at_least_three_exercises_with_solutions(notebook: NotebookNode) -> list[str]
     return faults
 
 
+def every_exercise_waits_for_an_answer_and_checks_it(notebook: NotebookNode) -> list[str]:
+    """Between question and solution a stub, stored unanswered; the solution passes its check."""
+    faults = []
+    for label, stubs, solutions in _exercise_cells(notebook):
+        number = label.partition(".")[2]
+        own = [name for cell in stubs if (name := _checked_name(cell, number))]
+        if len(own) != 1:
+            faults.append(f"exercise {label} has {len(own)} cells that wait for an answer, not one")
+            continue
+        (stub,) = (cell for cell in stubs if _checked_name(cell, number))
+        if _printed(stub) != NOT_ANSWERED + "\n":
+            faults.append(f"the stub of exercise {label} stores {_printed(stub)!r}")
+        checks = [cell for cell in solutions if f'exercises.check("{own[0]}", ' in cell.source]
+        if len(checks) != 1 or "Right. " not in _printed(checks[0]):
+            faults.append(f"the solution of exercise {label} does not pass its check")
+        if any("Not yet." in _printed(cell) for cell in checks):
+            faults.append(f"the solution of exercise {label} fails a check")
+    return faults
+
+
+_STUB = re.compile(
+    r'^answer = None\b[^\n]*\nexercises\.check\("([a-z-]+-(\d+))", answer\)\Z', re.MULTILINE
+)
+
+
+def _checked_name(cell: NotebookNode, number: str) -> str | None:
+    """Return the name under which a stub checks the exercise of this number, if it does."""
+    found = _STUB.search(cell.source)
+    return found[1] if found and found[2] == number and "#" in cell.source else None
+
+
+def _printed(cell: NotebookNode) -> str:
+    return "".join(output.get("text", "") for output in cell.outputs)
+
+
+def _exercise_cells(
+    notebook: NotebookNode,
+) -> Iterator[tuple[str, list[NotebookNode], list[NotebookNode]]]:
+    """Yield each exercise with the code cells before its solution, and those of the solution."""
+    label, before, solution = "", [], []
+    for cell in notebook.cells:
+        events = _exercise_events(cell)
+        for kind, its_label in events:
+            if kind == "exercise":
+                if label:
+                    yield label, before, solution
+                label, before, solution = its_label, [], []
+        if cell.cell_type == "code" and label:
+            (solution if ("solution", label) in events else before).append(cell)
+    if label:
+        yield label, before, solution
+
+
 _EXERCISE = re.compile(r"^> \*\*Exercise (?P<exercise>\d+\.\d+)\*?\*?", re.MULTILINE)
 _FOLDED = re.compile(
     r"<summary>(?:<b>)?(?:Solution|Answer)\b[^<\d]*(?P<solution>\d+\.\d+)?[^<]*(?:</b>)?</summary>"
@@ -336,6 +390,7 @@ RULES: list[Rule] = [
     each_code_cell_answers_a_question,
     code_cells_are_short,
     at_least_three_exercises_with_solutions,
+    every_exercise_waits_for_an_answer_and_checks_it,
     torch_cells_are_tagged,
     no_cell_depends_on_a_torch_cell,
     markdown_is_portable,

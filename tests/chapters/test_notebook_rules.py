@@ -3,6 +3,7 @@
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from attnlib.teaching.exercises import NOT_ANSWERED
 from tests.chapters import notebook_rules as rules
 from web.notebooks.execute import canonical
 
@@ -13,8 +14,25 @@ def exercise(label):
     return f"> **Exercise {label}** (a title). What?\n\n*Level: core.*"
 
 
+def stub(label):
+    number = label.partition(".")[2]
+    return new_code_cell(
+        f'answer = None  # a number\nexercises.check("one-{number}", answer)',
+        outputs=[new_output("stream", text=NOT_ANSWERED + "\n")],
+    )
+
+
+def solution(label, printed="Right. All of it.\n"):
+    number = label.partition(".")[2]
+    return new_code_cell(
+        f'# @title Solution {label}\nexercises.check("one-{number}", x)',
+        metadata={"tags": ["hide-input"]},
+        outputs=[new_output("stream", text=printed)],
+    )
+
+
 def sound_notebook():
-    """Return a notebook that keeps all rules; exercises in cells 6 to 11, torch in cell 13."""
+    """Return a notebook that keeps all rules; exercises in cells 6 to 17, torch in cell 19."""
     cells = [
         new_markdown_cell("# Title"),
         new_code_cell(rules.INSTALL, metadata={"tags": ["remove-cell"]}),
@@ -25,7 +43,9 @@ def sound_notebook():
     for label in ("1.1", "1.2", "1.3"):
         cells += [
             new_markdown_cell(exercise(label)),
-            new_code_cell(f"# @title Solution {label}\nx", metadata={"tags": ["hide-input"]}),
+            stub(label),
+            new_markdown_cell("The solution checks itself."),
+            solution(label),
         ]
     cells += [
         new_markdown_cell("And in torch?"),
@@ -169,7 +189,7 @@ BROKEN = [
         "not the set-up",
     ),
     case(rules.begins_with_title_installation_and_setup, with_two_titles(), "do not follow"),
-    case(rules.each_code_cell_answers_a_question, appended("1"), "cell 14 follows another"),
+    case(rules.each_code_cell_answers_a_question, appended("1"), "cell 20 follows another"),
     case(
         rules.code_cells_are_short,
         with_source("x = 1\n" * 26),
@@ -182,22 +202,40 @@ BROKEN = [
     ),
     case(
         rules.at_least_three_exercises_with_solutions,
-        with_source("# a solution without its title", number=7),
+        with_source("# a solution without its title", number=9),
         "2 executed solutions, fewer than three",
         "no folded solution follows exercise 1.1",
     ),
     case(
         rules.at_least_three_exercises_with_solutions,
-        tagged(7),
+        tagged(9),
         "2 executed solutions, fewer than three",
         "no folded solution follows exercise 1.1",
     ),
     case(
         rules.at_least_three_exercises_with_solutions,
-        with_source(exercise("1.4"), number=8),
+        with_source(exercise("1.4"), number=10),
         "numbered 1.1, 1.4, 1.3",
         "no folded solution follows exercise 1.4",
     ),
+    *[
+        case(rules.every_exercise_waits_for_an_answer_and_checks_it, notebook, expected)
+        for notebook, expected in [
+            (with_source("# nothing to fill in", 7), "exercise 1.1 has 0 cells that wait"),
+            (with_source(stub("1.3").source, 11), "exercise 1.2 has 0 cells that wait"),
+            (with_source(stub("1.1").source.replace("None", "7"), 7), "has 0 cells that wait"),
+            (with_source(stub("1.1").source.replace("  # a number", ""), 7), "has 0 cells that"),
+            (replaced(sound_notebook(), 7, outputs=[]), "the stub of exercise 1.1 stores ''"),
+            (replaced(sound_notebook(), 9, **solution("1.2")), "solution of exercise 1.1 does not"),
+            (replaced(sound_notebook(), 9, outputs=[]), "the solution of exercise 1.1 does not"),
+            (
+                replaced(
+                    sound_notebook(), 9, outputs=solution("1.1", "Right. No\nNot yet.").outputs
+                ),
+                "the solution of exercise 1.1 fails a check",
+            ),
+        ]
+    ],
     *[
         case(rules.torch_cells_are_tagged, with_source(source), "cell 5 uses torch")
         for source in (
@@ -210,7 +248,7 @@ BROKEN = [
         )
     ],
     *[
-        case(rules.no_cell_depends_on_a_torch_cell, appended(source), "cell 14 needs 't' from")
+        case(rules.no_cell_depends_on_a_torch_cell, appended(source), "cell 20 needs 't' from")
         for source in (
             "t",
             "t += 1",
