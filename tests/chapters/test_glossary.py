@@ -12,7 +12,9 @@ from tests.chapters.links import markdown
 
 GLOSSARY = CHAPTERS / "glossary.md"
 TERM = re.compile(
-    r"^\*\*(?P<name>[^*]+)\*\*\.\s(?P<text>.+?)\s\[[^\]]+\]\((?P<target>[^()]+)\)$", re.DOTALL
+    r"^\*\*(?P<name>[^*]+)\*\*\.\s(?P<text>.+?)\s(?P<links>\[[^\]]+\]\([^()]+\)"
+    r"(?:,\s\[[^\]]+\]\([^()]+\))*)$",
+    re.DOTALL,
 )
 DEFINITION = re.compile(r"^> \*\*Definition (?P<number>\d+\.\d+)\*\* \((?P<names>[^)]+)\)", re.M)
 
@@ -21,7 +23,7 @@ DEFINITION = re.compile(r"^> \*\*Definition (?P<number>\d+\.\d+)\*\* \((?P<names
 class Term:
     name: str
     text: str
-    target: str
+    targets: tuple[str, ...]
     letter: str
 
 
@@ -38,7 +40,11 @@ def paragraphs():
 
 def terms():
     matches = [(letter, TERM.match(paragraph)) for letter, paragraph in paragraphs()]
-    return [Term(m["name"], m["text"], m["target"], letter) for letter, m in matches if m]
+    return [
+        Term(m["name"], m["text"], tuple(re.findall(r"\(([^()]+)\)", m["links"])), letter)
+        for letter, m in matches
+        if m
+    ]
 
 
 def definitions():
@@ -71,13 +77,14 @@ def test_terms_stand_in_the_order_of_the_alphabet_under_their_letters():
 def test_a_term_is_explained_in_one_or_two_sentences(term):
     assert term.text[0].isupper()
     assert sentences(term.text) in (1, 2), term.text
-    assert re.match(r"\d\d_\w+\.ipynb#|notation\.md#", term.target)
+    for target in term.targets:
+        assert re.match(r"\d\d_\w+\.ipynb#|notation\.md#", target)
 
 
 @pytest.mark.parametrize(("chapter", "number", "names"), definitions())
 def test_every_definition_of_a_chapter_has_its_terms(chapter, number, names):
     anchor = f"{chapter}#definition-{number.replace('.', '-')}"
-    linked = " ".join(term.name for term in terms() if term.target == anchor)
+    linked = " ".join(term.name for term in terms() if anchor in term.targets)
     words = set(re.findall(r"[a-z]+", names)) - {"and", "for", "of", "one"}
     assert linked, f"no term links to Definition {number} ({names})"
     assert words & set(re.findall(r"[a-z]+", linked.lower()))
