@@ -1,12 +1,10 @@
 """The numbers of chapter 6, recomputed in exact fractions."""
 
-import functools
 import math
 from fractions import Fraction
 
 import numpy as np
 
-from attnlib import softmax
 from tests.chapters.quoted_numbers import computed, given
 
 # The running example: e to the score of each query on the keys that it sees.
@@ -48,8 +46,8 @@ def d_value(j):
     return sum(weights(i)[j] * REPORTS[i] for i in range(3))
 
 
-def all_of(rows):
-    return [row(i) for row in [rows] for i in range(3)]
+def all_of(row):
+    return [row(i) for i in range(3)]
 
 
 def row_of_the_sheet(j):
@@ -72,13 +70,6 @@ def slope_of_scale():
     """Coefficients of ln 4 in rows 1 and 2, of ln 9 in row 2, then of ln 2 and of ln 3."""
     in_row_1, (in_row_2, of_ln_9) = d_scores(1)[1], d_scores(2)[1:]
     return in_row_1, in_row_2, of_ln_9, 2 * (in_row_1 + in_row_2), 2 * of_ln_9
-
-
-@functools.cache
-def learned():
-    """The smallest and the largest step that the finite differences of the chapter compare."""
-    query = np.log([2.0, 3, 2, 3])
-    return softmax(query @ K.T / 2)
 
 
 NUMBERS = [
@@ -173,7 +164,7 @@ NUMBERS = [
         lambda: all_of(d_query),
     ),
     computed(
-        r"$1 \cdot [1, 1] + \tfrac13 [0, 3] + \tfrac16 [2, -1] = [\tfrac43, \tfrac{11}6]$",
+        r"$1 \cdot [1, 1]$ $+ \tfrac13 [0, 3]$ $+ \tfrac16 [2, -1]$ $= [\tfrac43, \tfrac{11}6]$",
         lambda: [
             *([weights(i)[0], *REPORTS[i]] for i in range(3)),
             d_value(0),
