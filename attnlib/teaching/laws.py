@@ -663,7 +663,7 @@ def _scaling(implementation: Implementation) -> Iterator[Counterexample]:
             factor = 1.0 / math.sqrt(E) if scale is None else scale
             K = np.outer(np.log(counts), np.ones(E)) / (E * factor)
             named = f"1/√{E}" if scale is None else f"the scale {scale:g}"
-            given = f"keys of width {E}, with dot products that times {named} are ln 1, ln 2, ln 3"
+            given = f"keys of width {E} whose dot products times {named} are ln 1, ln 2, ln 3"
             call = _Call(given, (Q, K, V), flags if scale is None else {**flags, "scale": scale})
             came = _output(implementation, call)
             yield from _compare(call, came, needed, implementation.tolerance)

