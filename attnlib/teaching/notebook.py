@@ -7,9 +7,12 @@ carries its own alternative text: what ``fig.set_label("...")`` says becomes the
 from __future__ import annotations
 
 import ast
+import functools
+import importlib.abc
 import importlib.util
 import inspect
 import io
+import sys
 import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -60,8 +63,9 @@ def setup() -> None:
     """Set how a notebook prints numbers and shows figures.
 
     Numbers are printed with four decimals, so that the last bits, which differ from one
-    processor to the next, are not shown.  Outside IPython, or without Matplotlib, what cannot
-    be set is left alone.
+    processor to the next, are not shown.  Matplotlib is styled when it is imported: a page that
+    only prints need not wait for it.  Outside IPython, or without Matplotlib, what cannot be
+    set is left alone.
 
     Examples
     --------
@@ -71,8 +75,10 @@ def setup() -> None:
     [0.3333 0.6667]
     """
     np.set_printoptions(precision=4, suppress=True, linewidth=88)
-    if importlib.util.find_spec("matplotlib") is not None:
+    if "matplotlib" in sys.modules:
         _style_figures()
+    else:
+        sys.meta_path.insert(0, _StyleOnImport())
 
 
 def figure_to_svg(figure: Figure) -> str:
@@ -139,6 +145,25 @@ def source_without_docstring(function: Callable) -> str:
         docstring = definition.body[0]
         del lines[docstring.lineno - 1 : docstring.end_lineno]
     return "\n".join(lines)
+
+
+class _StyleOnImport(importlib.abc.MetaPathFinder):
+    """Styles figures as soon as Matplotlib is there, and is gone then."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "matplotlib":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None:
+            spec.loader.exec_module = functools.partial(_load_and_style, spec.loader)
+        return spec
+
+
+def _load_and_style(loader, module) -> None:
+    del loader.exec_module  # the loader's own again; others may use the same loader
+    loader.exec_module(module)
+    _style_figures()
 
 
 def _style_figures() -> None:

@@ -88,6 +88,24 @@ class TestFigures:
         assert {colour.split()[-1] for _, colour in drawn} == changing
         assert drawn <= set(selectors)
 
+    def test_are_styled_whether_matplotlib_comes_before_or_after(self, pyplot):
+        program = (
+            "import sys\n"
+            "{before}\n"
+            "from attnlib.teaching import notebook\n"
+            "notebook.setup()\n"
+            "finders = len(sys.meta_path)\n"
+            "assert ('matplotlib' in sys.modules) == bool('{before}')\n"
+            "import matplotlib\n"
+            "assert matplotlib.rcParams['image.cmap'] == 'Blues'\n"
+            "assert len(sys.meta_path) == finders - (not '{before}')\n"
+            "import matplotlib.pyplot\n"
+        )
+        for before in ("", "import matplotlib.pyplot"):
+            command = [sys.executable, "-c", program.format(before=before)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+
     @pytest.mark.slow
     def test_are_the_same_to_the_byte_in_another_process(self, pyplot):
         program = (
