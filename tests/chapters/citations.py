@@ -15,7 +15,9 @@ SOURCES = parse_file(str(CHAPTERS / "references.bib")).entries
 
 def plain(latex: str) -> str:
     """Return a field of the bibliography as Unicode text."""
-    return Text.from_latex(latex).render_as("text").replace("--", "–")
+    if "\\" in latex:  # an accent; reading LaTeX takes long
+        latex = Text.from_latex(latex).render_as("text")
+    return latex.translate({ord("{"): "", ord("}"): ""}).replace("--", "–")
 
 
 def family_name(person: Person) -> str:
