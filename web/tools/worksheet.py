@@ -41,7 +41,7 @@ V = \begin{bmatrix} 1 & 2 \\ 3 & 0 \\ 4 & 5 \end{bmatrix}
 $$
 
 Three tokens, $d = 4$. A score is a dot product divided by $\sqrt4$, a share is $e^{\text{score}}$. A weight is
-a share divided by the sum of the shares that the query may use. Remember $\ln a + \ln b = \ln(ab)$.
+a share divided by the sum of the shares that the query may use. Remember $\ln 2 + \ln 2 = \ln 4$ and $e^{\ln 2} = 2$.
 """  # noqa: E501
 
 HEADS = r"""Head 1 is step 3. Head 2 sees the same tokens through other projections, with $d_h = 2$:

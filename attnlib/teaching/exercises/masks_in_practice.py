@@ -310,31 +310,56 @@ HOW_LOW = Parts(
 # --- 8: ask any function --------------------------------------------------------------------------
 
 
-def reads_as(right: str, **options: str) -> Choice:
-    return Choice(right=right, options={name.replace("_", " "): s for name, s in options.items()})
+Attention = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
-ASK = Parts(
-    {
-        "first": reads_as(
-            "may",
-            may="One key was seen: the one with True.",
-            must_not="The one with True had all the weight.",
-            neither="It gives 1, 0, 0.",
+def probed(attention: Attention) -> np.ndarray:
+    """Return the weights of three equal keys when the mask has True for the first alone."""
+    mask = np.array([[True, False, False]])
+    return attention(np.zeros((1, 2)), np.zeros((3, 2)), np.eye(3), mask)[0]
+
+
+def true_means(attention: Attention) -> str:
+    """Return "may", "must not" or "neither"."""
+    answers = {"may": [1, 0, 0], "must not": [0, 1 / 2, 1 / 2]}
+    found = [name for name, row in answers.items() if np.allclose(probed(attention), row)]
+    return found[0] if found else "neither"
+
+
+def the_book_s(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    return scaled_dot_product_attention(q, k, v, mask)
+
+
+def flipped(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    return scaled_dot_product_attention(q, k, v, ~mask)
+
+
+def as_numbers(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    return scaled_dot_product_attention(q, k, v, mask.astype(float))
+
+
+def no_mask(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    return scaled_dot_product_attention(q, k, v)
+
+
+ASK = Function(
+    right=true_means,
+    call="true_means(attention)",
+    inputs=lambda: [(one,) for one in (the_book_s, flipped, as_numbers, no_mask)],
+    checked="Tried on four functions: the three, and one that does not look at the mask.",
+    slips={
+        "The two answers are exchanged: weight on the key with True means it may be seen.": (
+            lambda attention: {"may": "must not", "must not": "may"}.get(
+                true_means(attention), "neither"
+            )
         ),
-        "second": reads_as(
-            "must not",
-            may="The key with True had no weight.",
-            must_not="The key with True was hidden.",
-            neither="It gives 0 and two halves.",
+        "What is not one of the two is not yet the other: a mask may be a mere bias.": (
+            lambda attention: "may" if true_means(attention) == "may" else "must not"
         ),
-        "third": reads_as(
-            "neither",
-            may="Look again: the other two keys have weight, too.",
-            must_not="Look again: the key with True has weight, too.",
-            neither="Three weights above 0: the mask was only a bias.",
+        "A key with some weight is not yet the only one seen: look at the others, too.": (
+            lambda attention: "may" if probed(attention)[0] > 0 else "must not"
         ),
-    }
+    },
 )
 
 EXERCISES = {
