@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.chapters.citations import SOURCES, citation, label, link, mentions
-from tests.chapters.documents import CHAPTERS, NOTEBOOKS, typed_passages
+from tests.chapters.documents import CHAPTERS, NOTEBOOKS, ROOT, typed_passages
 
 PAGES = [path for path in sorted(CHAPTERS.glob("*.md")) if path.stem != "further_reading"]
 DOCUMENTS = [*NOTEBOOKS, *PAGES]
@@ -44,6 +44,14 @@ def test_sources_are_in_the_order_of_their_keys_and_no_address_comes_twice():
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_every_source_that_a_page_names_is_in_the_bibliography(path):
     assert [one for one in mentioned(path) if one.label not in LABELS] == []
+
+
+def test_every_source_is_named_by_a_page_or_by_the_library():
+    named = {one.label for path in DOCUMENTS for one in mentioned(path)}
+    for path in (ROOT / "attnlib").rglob("*.py"):
+        named |= {one.label for one in mentions(path.read_text(encoding="utf-8"), path.name)}
+    in_full = {label(entry) for entry in SOURCES.values() if citation(entry) in set(ENTRIES)}
+    assert LABELS - named - in_full == set()
 
 
 def test_further_reading_cites_each_source_in_full_and_once():

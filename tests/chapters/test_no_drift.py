@@ -172,7 +172,7 @@ def test_a_call_that_does_not_fit_is_found():
 
 # --- links ----------------------------------------------------------------------------------------
 
-SECTION = re.compile(r"Chapter (\d+), \*([^*]+)\*")
+SECTION = re.compile(r"Chapter\s+(\d+),\s+\*([^*]+)\*")
 
 
 def sections(member):
@@ -218,6 +218,12 @@ def test_a_docstring_names_the_section_that_derives_its_function(name):
     assert named, "write Chapter N, *Title of the section*"
     for number, title in named:
         assert title in headings(chapter(number)).values(), f"Chapter {number} has no {title!r}"
+
+
+def test_every_section_that_the_library_names_exists():
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "attnlib").rglob("*.py"))
+    named = {(int(number), " ".join(title.split())) for number, title in SECTION.findall(text)}
+    assert [one for one in named if one[1] not in headings(chapter(one[0])).values()] == []
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
