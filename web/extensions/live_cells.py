@@ -133,7 +133,7 @@ def python_archive() -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for folder in (ROOT / "attnlib", *sorted((LIVE / "python").iterdir())):
-            for path in sorted(folder.rglob("*.py")):
+            for path in sorted([*folder.rglob("*.py"), *folder.rglob("*.json")]):
                 name = path.relative_to(folder.parent).as_posix()
                 archive.writestr(zipfile.ZipInfo(name, EPOCH), path.read_bytes())
     return buffer.getvalue()
