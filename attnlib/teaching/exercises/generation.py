@@ -9,7 +9,9 @@ import numpy as np
 from attnlib.causal import causal_attention, causal_mask
 from attnlib.dense import causal_pairs
 from attnlib.functional import scaled_dot_product_attention
+from attnlib.multi_head import merge_heads, multi_head_attention, split_heads
 from attnlib.single_query import attention_steps
+from attnlib.teaching import zoo
 from attnlib.teaching.exercises.kinds import (
     Choice,
     Function,
@@ -386,6 +388,76 @@ TWO_TEXTS = Parts(
     }
 )
 
+# --- 9: a function --------------------------------------------------------------------------------
+
+
+def piece_by_piece(
+    see: Callable[[int, int], np.ndarray | bool], *, forget: bool = False
+) -> Callable:
+    """Return heads whose tokens come in pieces; `see` makes the mask from start and end."""
+
+    def heads(x, w_q, w_k, w_v, w_o, num_heads, lengths):
+        query, key, value = (split_heads(x @ w, num_heads) for w in (w_q, w_k, w_v))
+        outputs, start = [], 0
+        for length in lengths:
+            end = start + length
+            kept = slice(start if forget else 0, end)
+            visible = see(start, end)
+            outputs.append(zoo.attend(query[:, start:end], key[:, kept], value[:, kept], visible))
+            start = end
+        return merge_heads(np.concatenate(outputs, axis=1)) @ w_o
+
+    return heads
+
+
+def counts_heads(x, w_q, w_k, w_v, w_o, num_heads, lengths):
+    return zoo.cache_counts_heads(x, w_q, w_k, w_v, w_o, num_heads, chunks=lengths)
+
+
+def full_pass(x, w_q, w_k, w_v, w_o, num_heads, lengths):
+    return multi_head_attention(x, w_q, w_k, w_v, w_o, num_heads, is_causal=True)
+
+
+def pieces_to_try() -> list[tuple]:
+    """Return small layers with the lengths in which their tokens arrive."""
+    cases = []
+    for (m, D, H, E), lengths in (
+        ((2, 3, 1, 4), (1, 1)),
+        ((4, 6, 3, 2), (1, 3)),
+        ((6, 4, 2, 3), (3, 1, 2)),
+    ):
+        shapes = ((m, D), (D, H * E), (D, H * E), (D, H * E), (H * E, D))
+        cases.append((*drawn(*shapes, seed=m, size=0.6), H, lengths))
+    return cases
+
+
+WRITE_IT = Function(
+    right=full_pass,
+    call="heads(x, w_q, w_k, w_v, w_o, num_heads, lengths)",
+    inputs=pieces_to_try,
+    checked="Three layers agree with the full causal pass, however their tokens arrive.",
+    slips={
+        "The cache counts heads where it should count tokens: look at the axis.": counts_heads,
+        "The mask of a piece starts at position 0; shift it by what is in the cache.": (
+            piece_by_piece(lambda start, end: np.tri(end - start, end, dtype=bool))
+        ),
+        "Inside a piece a token sees later ones: a piece needs its triangle.": piece_by_piece(
+            lambda start, end: True
+        ),
+        "The cache is not read: each piece sees itself alone.": piece_by_piece(
+            lambda start, end: np.tri(end - start, dtype=bool), forget=True
+        ),
+        "A token does not see itself: append its key and value before it attends.": (
+            piece_by_piece(lambda start, end: np.tri(end - start, end, k=start - 1, dtype=bool))
+        ),
+        "Nothing is masked: a token sees all that comes later.": (
+            lambda x, w_q, w_k, w_v, w_o, num_heads, lengths: multi_head_attention(
+                x, w_q, w_k, w_v, w_o, num_heads
+            )
+        ),
+    },
+)
+
 EXERCISES = {
     1: A_FOURTH_TOKEN,
     2: THREE_MASKS,
@@ -395,4 +467,5 @@ EXERCISES = {
     6: A_CACHE_THAT_FORGETS,
     7: WORTH_IT,
     8: TWO_TEXTS,
+    9: WRITE_IT,
 }

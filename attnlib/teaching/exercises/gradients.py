@@ -9,6 +9,7 @@ import numpy as np
 from attnlib.causal import causal_attention, causal_mask
 from attnlib.gradients import attention_gradients, softmax_jacobian
 from attnlib.single_query import attention_steps, softmax
+from attnlib.teaching import zoo
 from attnlib.teaching.exercises.kinds import Choice, Function, Numbers, Parts, Statement
 from attnlib.teaching.exercises.kinds.answers import shown
 from attnlib.teaching.exercises.running_example import K, Q, V, drawn
@@ -363,6 +364,59 @@ LET_THE_QUERY_LEARN = Parts(
     }
 )
 
+# --- 10: a function -------------------------------------------------------------------------------
+
+
+def backward_with(
+    d_scores: Callable = lambda P, dP: P * (dP - np.sum(P * dP, axis=1, keepdims=True)),
+    finish: Callable = lambda dQ, dK, dV: (dQ, dK, dV),
+    *,
+    scaled: bool = True,
+) -> Callable:
+    """Return the backward pass with one of its equations exchanged for another."""
+
+    def gradients(Q, K, V, grad_output):
+        scale = 1 / np.sqrt(Q.shape[1])
+        P = softmax(Q @ K.T * scale)
+        dS = d_scores(P, grad_output @ V.T) * (scale if scaled else 1)
+        return finish(dS @ K, dS.T @ Q, P.T @ grad_output)
+
+    return gradients
+
+
+def reports_to_try() -> list[tuple]:
+    """Return small queries, keys, values and reports whose sizes all differ."""
+    sizes = ((1, 2, 3, 4), (2, 3, 4, 1), (4, 3, 5, 2))
+    return [drawn((L, E), (S, E), (S, Ev), (L, Ev), seed=L + S) for L, S, E, Ev in sizes]
+
+
+WRITE_IT = Function(
+    right=lambda Q, K, V, grad_output: attention_gradients(Q, K, V, grad_output),
+    call="gradients(Q, K, V, grad_output)",
+    inputs=reports_to_try,
+    checked="Three sets of gradients agree, and each is the slope of the loss.",
+    slips={
+        "Softmax's row sum is missing in dS: a weight that grows takes from the others.": (
+            zoo.row_sum_forgotten
+        ),
+        "dQ and dK lack the scale: the scores had it.": zoo.gradient_scale_forgotten,
+        "dS is dP: the softmax is left out on the way back.": backward_with(lambda P, dP: dP),
+        "The sum in dS runs over the queries; it belongs to one query, a row.": backward_with(
+            lambda P, dP: P * (dP - np.sum(P * dP, axis=0, keepdims=True))
+        ),
+        "The mean in dS is not weighted: multiply dP by P before you add.": backward_with(
+            lambda P, dP: P * (dP - dP.mean(axis=1, keepdims=True))
+        ),
+        "All signs are turned: these lead away from the loss.": backward_with(
+            finish=lambda dQ, dK, dV: (-dQ, -dK, -dV)
+        ),
+        "You return dK, dQ, dV: the order is that of the arguments.": backward_with(
+            finish=lambda dQ, dK, dV: (dK, dQ, dV)
+        ),
+    },
+    laws={"kind": "gradients"},
+)
+
 EXERCISES = {
     1: A_JACOBIAN,
     2: ZERO_OR_NOT,
@@ -373,4 +427,5 @@ EXERCISES = {
     7: DEBUG_A_BACKWARD_PASS,
     8: A_KEY_FOR_TWO_HEADS,
     9: LET_THE_QUERY_LEARN,
+    10: WRITE_IT,
 }
