@@ -4,6 +4,7 @@ VENV ?= .venv
 REQUIREMENTS ?= requirements.txt
 ENVIRONMENT ?= latest
 PORT ?= 8000
+WORKERS ?= 2
 export LIVE ?= 1
 
 BIN := $(VENV)/bin
@@ -14,6 +15,13 @@ CHOICE := _build/.live-$(LIVE)
 # The first Python on PATH that is new enough.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null && echo $$python && break; done)
+
+# The tests run in several processes. The tests of a file stay together, and long files start first
+# (tests/conftest.py), so that no process waits for the last file of another. Each keeps to one core:
+# threads of BLAS and PyTorch without a core to themselves take longer than one thread. A process
+# that dies ends the run, since its successor might wait for work for ever.
+PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest \
+	--numprocesses $(WORKERS) --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
 
 # Everything a page is made of; folders too, so that a removed file counts as a change.
 SOURCES := _config.yml _toc.yml Makefile $(shell find attnlib chapters web/css web/extensions \
@@ -35,10 +43,10 @@ serve: $(SITE) ## show the site at an address of this machine only
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
 
 test: lint $(SITE) browser ## everything that continuous integration runs
-	$(BIN)/python -m pytest --nbval --nbval-current-env --durations=15 tests chapters
+	$(PYTEST) --nbval --nbval-current-env --durations=15 tests chapters
 
 quick: lint ## the loop of daily work: at most two minutes
-	$(BIN)/python -m pytest -x -q --durations=5 -m "not slow" tests
+	$(PYTEST) -x -q --durations=5 -m "not slow" tests
 
 library: ## test the library with other releases: ENVIRONMENT=minimum or latest
 	@$(MAKE) --no-print-directory _library VENV=_build/$(ENVIRONMENT) \
@@ -64,7 +72,7 @@ clean: ## remove what was built, but not .venv
 	rm -rf _build
 
 _library: $(INSTALLED)
-	$(BIN)/python -m pytest -q tests/attnlib
+	$(PYTEST) -q tests/attnlib
 
 $(SITE): $(INSTALLED) $(SOURCES) $(CHOICE)
 	@$(BIN)/python web/tools/vendor.py --check

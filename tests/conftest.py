@@ -27,6 +27,23 @@ def pytest_report_header() -> list[str]:
     ]
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where several processes share the files, let those with slow tests start first."""
+    if hasattr(config, "workerinput"):
+        long = {item.path for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda item: item.path not in long)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests have said with record_property("note", …), in whatever process they ran."""
+    reports = [report for reports in terminalreporter.stats.values() for report in reports]
+    said = [pair for report in reports for pair in getattr(report, "user_properties", [])]
+    if notes := dict.fromkeys(text for name, text in said if name == "note"):
+        terminalreporter.section("what was there")
+        for note in notes:
+            terminalreporter.line(note)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that asks for `kind` once for each kind of array that is present."""
     if "kind" in metafunc.fixturenames and not _parametrized(metafunc, "kind"):

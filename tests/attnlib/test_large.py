@@ -27,6 +27,8 @@ from tests.kinds import (
     to_numpy,
 )
 
+pytestmark = pytest.mark.slow
+
 # Queries and keys: none alike, some one more or one less than a power of two.
 LENGTHS = [(1, 4099), (2, 33_000), (65, 1030), (257, 513), (140, 600), (1025, 129), (600, 1)]
 # Half precision takes the path of float32, after a cast; one kind of each is enough for the slow.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,7 @@ def asserts(function: Function) -> bool:
     return by_itself or any(ASSERTING.match(name) for name in called_names(function))
 
 
+@functools.cache
 def parsed(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
 

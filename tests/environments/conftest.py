@@ -1,4 +1,4 @@
-"""The package as built once for all tests here, and a note on which environments there were."""
+"""The package as built once for all tests of a process, and a note on the Pythons there were."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.environments.environments import NOTES, absent, copy_package, interpreters, run
+from tests.environments.environments import absent, copy_package, interpreters, run
 
 
 @pytest.fixture(scope="session")
@@ -24,9 +24,8 @@ def wheel(distributions):
     return path
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    terminalreporter.section("environments")
-    terminalreporter.line(f"Python present: {', '.join(interpreters())}")
-    terminalreporter.line(f"Python absent: {', '.join(absent()) or 'none'}")
-    for note in NOTES:
-        terminalreporter.line(note)
+@pytest.fixture(autouse=True)
+def note_pythons(record_property):
+    """Say at the end of the run which Pythons there were."""
+    record_property("note", f"Python present: {', '.join(interpreters())}")
+    record_property("note", f"Python absent: {', '.join(absent()) or 'none'}")

@@ -23,7 +23,6 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[2]
 CACHE = Path(sys.prefix) / "environments"
 OLDEST, NEWEST = (3, 11), (3, 14)  # the Pythons that attnlib supports and NumPy has wheels for
-NOTES: list[str] = []  # which environments stood in for what; printed when the tests are done
 _ASK = "import platform, venv; print(platform.python_version())"
 
 

@@ -19,14 +19,14 @@ from tests.environments.environments import (
 
 pytestmark = pytest.mark.slow  # runs a test suite for each Python
 
-TOOLS = pinned("pytest", "pytest-xdist", "hypothesis", "threadpoolctl")
+TOOLS = pinned("pytest", "hypothesis", "threadpoolctl")
 NUMPYDOC = pinned("numpydoc")  # reads docstrings; what it requires is for pages, and is large
 OLDEST_NUMPY = "numpy==1.26.4"
 PYTHONS = interpreters()
 # Long runs at real sizes, and with threads: the book's own environment is enough for them.
 LONG = ["tests/attnlib/engines/test_stress.py", "tests/attnlib/test_large.py"]
-# It looks at the files of all tests, most of which are not copied.
-ABOUT_ALL_TESTS = ["tests/attnlib/test_tests.py"]
+# They look at the files of all tests, and at the notebooks, which are not copied.
+ABOUT_OTHERS = ["tests/attnlib/test_tests.py", "tests/attnlib/test_exercises.py"]
 # Only what these environments leave out on purpose may be skipped; a table may hold tensors alone.
 ABSENT = (
     "PyTorch is not installed",
@@ -49,9 +49,9 @@ def run_suite(tmp_path, wheel):
     def suite(python, *left_out):
         pip_install(python, "--force-reinstall", "--no-deps", wheel)
         report = tmp_path / "report.xml"
-        in_parallel = [python, "-m", "pytest", "-q", "-n", "auto", "--junit-xml", report]
-        ignored = [f"--ignore={path}" for path in (*ABOUT_ALL_TESTS, *left_out)]
-        run(*in_parallel, "tests/attnlib", *ignored, cwd=tmp_path)
+        ignored = [f"--ignore={path}" for path in (*ABOUT_OTHERS, *left_out)]
+        suite = ["tests/attnlib", "-q", "--junit-xml", report]
+        run(python, "-m", "pytest", *suite, *ignored, cwd=tmp_path)
         location = run(python, "-c", "import attnlib; print(attnlib.__file__)", cwd=tmp_path)
         assert "site-packages" in location
         return list(ElementTree.parse(report).iter("testcase"))

@@ -1,4 +1,4 @@
-"""A rehearsal of Colab: each notebook alone in an empty folder, its first cell installs attnlib.
+"""A rehearsal of Colab: each notebook alone in its folder, the first cell installs attnlib.
 
 The environments hold what Colab has, except torch, which stays at the book's version. Under Colab's
 Python the torch cells are left out (no other cell needs them, and PyPI has no CPU build of torch);
@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import sys
+from itertools import islice
 from pathlib import Path
 
 import nbformat
@@ -19,7 +20,6 @@ from tests.chapters.documents import NOTEBOOKS, read_notebook, tags
 from tests.chapters.nbval import run_nbval
 from tests.chapters.notebook_rules import ADDRESS
 from tests.environments.environments import (
-    NOTES,
     copy_package,
     environment,
     interpreters,
@@ -33,6 +33,7 @@ pytestmark = pytest.mark.slow  # runs every chapter, twice
 
 # What Colab had in August 2026, under Python 3.13.
 COLAB_PYTHON = "3.13."
+COLAB_VERSION = next((v for v in interpreters() if v.startswith(COLAB_PYTHON)), None)
 COLAB = ["ipykernel==6.17.1", "ipython==7.34.0", "matplotlib==3.10.0", "numpy==2.1.3", "pip"]
 _LIBRARY = "import importlib.util as u; print(u.find_spec('attnlib') is not None)"
 _ORIGIN = (
@@ -64,21 +65,14 @@ def stub(tmp_path_factory):
 @pytest.fixture(scope="session")
 def colab_python():
     """Return the Python of an environment like Colab's, without torch."""
-    version = next((v for v in interpreters() if v.startswith(COLAB_PYTHON)), None)
-    if version is None:
+    if COLAB_VERSION is None:
         pytest.skip(f"no Python {COLAB_PYTHON}x here, which Colab has")
-    NOTES.append(f"Colab rehearsal without torch cells: Python {version}, {', '.join(COLAB[:-1])}")
-    return environment("colab", interpreters()[version], COLAB)
+    return environment("colab", interpreters()[COLAB_VERSION], COLAB)
 
 
 @pytest.fixture(scope="session")
 def book_python():
     """Return the Python of the same environment under the book's Python."""
-    (torch,) = pinned("torch")
-    version = platform.python_version()
-    NOTES.append(
-        f"Colab rehearsal of all cells: Python {version}, {', '.join(COLAB[:-1])}, {torch}"
-    )
     return environment("colab-torch", Path(sys.executable), COLAB)
 
 
@@ -88,30 +82,51 @@ def torch(tmp_path_factory):
     return lend("torch", tmp_path_factory.mktemp("torch"))
 
 
-@pytest.fixture
-def check_runs_alone(tmp_path, repository, stub):
-    """Return a function that runs a notebook as a reader does who opens it on Colab."""
+@pytest.fixture(scope="session")
+def rehearse(tmp_path_factory, repository, stub):
+    """Return a function that runs notebooks as a reader does who opens each on Colab.
 
-    def check(notebook, python, *importable):
+    They run one after another. The first installs attnlib from the project's address; the others
+    find it and leave it alone, as their first cell is the same (tests/chapters holds that).
+    """
+
+    def verdicts(notebooks, python, *importable):
+        folder = tmp_path_factory.mktemp("alone")
         pip_uninstall(python, "attnlib")
-        assert run(python, "-c", _LIBRARY, cwd=tmp_path) == "False\n"
-        write_kernel(tmp_path / "jupyter", python, [stub, *importable], repository)
-        alone = tmp_path / "alone"
-        alone.mkdir()
-        nbformat.write(notebook, alone / "chapter.ipynb")
-        verdicts = run_nbval(
-            tmp_path,
-            alone / "chapter.ipynb",
+        assert run(python, "-c", _LIBRARY, cwd=folder) == "False\n"
+        write_kernel(folder / "jupyter", python, [stub, *importable], repository)
+        for name, notebook in notebooks.items():
+            (folder / name).mkdir()
+            nbformat.write(notebook, folder / name / "chapter.ipynb")
+        said = run_nbval(
+            folder,
+            *(folder / name / "chapter.ipynb" for name in notebooks),
             options=("--nbval-kernel-name", "colab", "--figures", "ignore"),
-            settings={"JUPYTER_PATH": str(tmp_path / "jupyter")},
+            settings={"JUPYTER_PATH": str(folder / "jupyter")},
         )
-        faults = [text for text in verdicts if text is not None]
-        assert faults == [], "\n".join(faults)
-        assert len(verdicts) == sum(cell.cell_type == "code" for cell in notebook.cells)
-        origin = json.loads(run(python, "-c", _ORIGIN, cwd=tmp_path))
+        origin = json.loads(run(python, "-c", _ORIGIN, cwd=folder))
         assert (origin["url"], origin["vcs_info"]["requested_revision"]) == (ADDRESS, "main")
+        cells = iter(said)
+        found = {name: list(islice(cells, code_cells(n))) for name, n in notebooks.items()}
+        assert list(cells) == []
+        return found
 
-    return check
+    return verdicts
+
+
+@pytest.fixture(scope="session")
+def without_torch_cells(rehearse, colab_python):
+    """Return what was said of the cells of each notebook, under Colab's Python."""
+    notebooks = {path.name: as_opened(path) for path in NOTEBOOKS}
+    for notebook in notebooks.values():
+        notebook.cells = [cell for cell in notebook.cells if "torch" not in tags(cell)]
+    return rehearse(notebooks, colab_python)
+
+
+@pytest.fixture(scope="session")
+def with_torch_cells(rehearse, book_python, torch):
+    """Return what was said of the cells of each notebook, under the book's Python."""
+    return rehearse({path.name: as_opened(path) for path in NOTEBOOKS}, book_python, torch)
 
 
 def write_kernel(folder, python, importable, repository):
@@ -142,17 +157,31 @@ def as_opened(path):
     return notebook
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def code_cells(notebook):
+    return sum(cell.cell_type == "code" for cell in notebook.cells)
+
+
+def check_every_cell_passed(verdicts):
+    faults = [text for text in verdicts if text is not None]
+    assert faults == [], "\n".join(faults)
+    assert len(verdicts) > 1
+
+
+@pytest.mark.parametrize("name", [path.name for path in NOTEBOOKS])
 def test_runs_alone_under_colabs_python_without_its_torch_cells(
-    path, colab_python, check_runs_alone
+    name, without_torch_cells, record_property
 ):
-    notebook = as_opened(path)
-    notebook.cells = [cell for cell in notebook.cells if "torch" not in tags(cell)]
-    check_runs_alone(notebook, colab_python)
+    packages = ", ".join(COLAB[:-1])
+    note = f"Colab rehearsal without torch cells: Python {COLAB_VERSION}, {packages}"
+    record_property("note", note)
+    check_every_cell_passed(without_torch_cells[name])
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+@pytest.mark.parametrize("name", [path.name for path in NOTEBOOKS])
 def test_runs_alone_under_the_books_python_with_its_torch_cells(
-    path, book_python, torch, check_runs_alone
+    name, with_torch_cells, record_property
 ):
-    check_runs_alone(as_opened(path), book_python, torch)
+    packages = ", ".join([*COLAB[:-1], *pinned("torch")])
+    note = f"Colab rehearsal of all cells: Python {platform.python_version()}, {packages}"
+    record_property("note", note)
+    check_every_cell_passed(with_torch_cells[name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 
 import pytest
@@ -114,7 +115,47 @@ def test_an_old_python_is_refused_with_the_way_out(tmp_path):
     assert not (tmp_path / "venv").exists()
 
 
-@pytest.mark.slow  # builds the site if it must
-def test_the_second_build_has_nothing_to_do():
-    assert make("_build/.site").returncode == 0
-    assert "up to date" in make("_build/.site").stdout
+def pytest_command(target):
+    """Return the line with which a target calls pytest, up to the paths, and the paths."""
+    said = make("--dry-run", target).stdout.replace("\\\n", " ")
+    (line,) = [line for line in said.splitlines() if " -m pytest " in line]
+    options, paths = re.fullmatch(r"(.*?) ((?:[a-z/]+ ?)+)", line).groups()
+    return options, paths.split()
+
+
+def test_the_test_command_runs_every_test_and_every_notebook():
+    options, paths = pytest_command("test")
+    assert paths == ["tests", "chapters"]
+    assert "--nbval --nbval-current-env" in options
+    assert not {"-m", "-k", "-x", "--maxfail", "--ignore", "--deselect"} & {
+        *shlex.split(options.partition("pytest")[2])
+    }
+
+
+def test_the_quick_command_leaves_out_what_is_marked_slow_and_nothing_else():
+    options, paths = pytest_command("quick")
+    assert paths == ["tests"]
+    words = shlex.split(options.partition("pytest")[2])
+    assert words[words.index("-m") + 1] == "not slow"
+    assert not {"-k", "--ignore", "--deselect"} & {*words}
+
+
+@pytest.mark.parametrize("target", ["test", "quick"])
+def test_style_is_checked_before_the_tests_run(target):
+    said = make("--dry-run", target).stdout
+    assert 0 < said.index("ruff check .") < said.index("ruff format --check .")
+    assert said.index("ruff format --check .") < said.index("-m pytest")
+
+
+@pytest.mark.slow  # starts processes
+@pytest.mark.parametrize("fault", ["assert not 1", "import os; os._exit(0)"])
+def test_one_failure_or_dead_process_fails_the_test_command(tmp_path, fault):
+    for name, body in {"sound": "assert 1", "other": "assert 1", "faulty": fault}.items():
+        tmp_path.joinpath(f"test_{name}.py").write_text(f"def test_{name}():\n    {body}\n")
+    options, _ = pytest_command("test")
+    command = f"{options} -p no:cacheprovider --rootdir {tmp_path} -c pyproject.toml {tmp_path}"
+    done = subprocess.run(
+        command, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert "test_faulty.py::test_faulty" in done.stdout.partition("short test summary")[2]
+    assert done.returncode == 1

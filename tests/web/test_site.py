@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -32,6 +34,7 @@ def docnames(site):
     return {path.relative_to(site).with_suffix("").as_posix() for path in pages(site)}
 
 
+@functools.cache
 def ids(path):
     return {tag["id"] for tag in soup(path).find_all(id=True)}
 
@@ -157,3 +160,8 @@ def test_the_licences_of_vendored_files_are_served_with_them(site):
     served = [site / path.relative_to(ROOT / "web/vendor") for path in vendored]
     assert served
     assert all(path.is_file() for path in served)
+
+
+def test_the_second_build_has_nothing_to_do(site):
+    asked = ["make", "--question", "_build/.site"]
+    assert subprocess.run(asked, cwd=ROOT, capture_output=True, text=True).returncode == 0

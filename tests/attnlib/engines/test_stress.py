@@ -45,6 +45,8 @@ from tests.kinds import (
     to_numpy,
 )
 
+pytestmark = pytest.mark.slow
+
 NUMPY_KINDS = [kind for kind in KINDS if kind.library == "numpy"]
 NUMPY_FLOAT32 = Kind("numpy", "float32")
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
