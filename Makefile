@@ -8,6 +8,7 @@ WORKERS ?= 2
 export LIVE ?= 1
 
 BIN := $(VENV)/bin
+PAPER := _build/paper/attention-number-by-number
 INSTALLED := $(VENV)/.installed
 SITE := _build/.site
 CHOICE := _build/.live-$(LIVE)
@@ -30,7 +31,7 @@ SOURCES := _config.yml _toc.yml Makefile $(shell find attnlib chapters web/css w
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve test quick library lint browser notebooks bench vendor clean _library
+.PHONY: help book serve test quick library lint browser notebooks bench pdf epub archive vendor clean _library
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -65,11 +66,27 @@ notebooks: $(INSTALLED) ## run all notebooks in place and store their outputs
 bench: $(INSTALLED) ## measure the library beside others (takes long; not part of the tests)
 	$(BIN)/python -m benchmarks
 
+pdf: $(PAPER).pdf ## print the book in _build/paper, from the built site; needs the browser of the tests
+
+epub: $(PAPER).epub ## make the book for e-readers in _build/paper and check it; needs Java
+
+archive: $(PAPER).pdf $(PAPER).epub ## pack site, PDF, EPUB, notebooks, wheel and checksums in _build/paper
+	$(BIN)/python web/paper/archive.py
+
 vendor: $(INSTALLED) ## fetch the files in web/vendor anew (maintainers; needs npm)
 	$(BIN)/python web/tools/vendor.py
 
 clean: ## remove what was built, but not .venv
 	rm -rf _build
+
+$(PAPER).pdf: $(SITE) web/paper/print.css $(wildcard web/paper/*.py)
+	@$(MAKE) --no-print-directory browser
+	$(BIN)/python web/paper/pdf.py
+
+$(PAPER).epub: $(SITE) web/paper/epub.css web/paper/requirements.txt $(wildcard web/paper/*.py)
+	@$(MAKE) --no-print-directory browser
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r web/paper/requirements.txt
+	$(BIN)/python web/paper/epub.py
 
 _library: $(INSTALLED)
 	$(PYTEST) -q tests/attnlib
