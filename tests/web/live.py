@@ -32,28 +32,53 @@ class LivePage:
     def __init__(self, page: Page) -> None:
         self.page = page
 
-    def press(self) -> None:
-        """Press the button, and wait until all cells have run or one has failed."""
+    def press(self) -> str:
+        """Press the button; wait until all cells have run or one has failed."""
         self.page.locator(".live-start button").click()
-        self.wait_until_it_rests()
+        return self.wait_until_it_rests()
 
     def wait_until_it_rests(self) -> str:
         """Wait until no cell runs and none waits; return what the page says."""
-        self.page.wait_for_selector(".live-toolbar:not([data-state=starting])", timeout=PATIENCE)
-        self.page.wait_for_function(
-            "() => ['ready', 'failed', 'broken'].includes("
-            "document.querySelector('.live-toolbar').dataset.state)",
-            timeout=PATIENCE,
-        )
+        self.wait_for("['failed', 'broken'].includes(state) || state === 'ready' && !busy")
         return self.status
+
+    def wait_for(self, condition: str) -> None:
+        """Wait for a condition on the bar's state and on whether cells are to run."""
+        look = """() => {
+          const state = document.querySelector('.live-toolbar')?.dataset.state;
+          const cells = (name) => document.querySelectorAll(`.cell[data-live=${name}]`).length;
+          const [running, busy] = [cells("running"), cells("running") + cells("waiting")];
+          return CONDITION;
+        }"""
+        script = look.replace("CONDITION", condition)
+        self.page.wait_for_function(script, timeout=PATIENCE, polling=200)
 
     @property
     def status(self) -> str:
         return self.page.locator(".live-status").inner_text()
 
+    def button(self, name: str) -> Locator:
+        """Return a button of the bar."""
+        return self.page.locator(".live-toolbar").get_by_role("button", name=name)
+
     def cell(self, index: int) -> Locator:
         """Return the cell at a place in the notebook."""
         return self.page.locator(f".live-cell-{index}")
+
+    def editor(self, index: int) -> Locator:
+        return self.cell(index).locator(".cm-content")
+
+    def write(self, index: int, code: str) -> None:
+        """Replace the code of a cell by the keyboard alone."""
+        self.editor(index).focus()
+        self.page.keyboard.press("ControlOrMeta+a")
+        self.page.keyboard.insert_text(code)
+
+    def run(self, index: int) -> str:
+        """Run the cell whose editor has the focus; return the text that it then shows."""
+        self.page.keyboard.press("ControlOrMeta+Enter")
+        self.wait_until_it_rests()
+        return self.text(index)
 
     def outputs(self, index: int) -> list[tuple[str, str]]:
         return [tuple(output) for output in self.cell(index).evaluate(OUTPUTS)]

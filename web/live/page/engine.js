@@ -15,9 +15,12 @@ export class Engine {
 
   /** Start the engine; the promise is kept when cells can be run. */
   start() {
-    this.worker = new Worker(this.address, { type: "module" });
-    this.worker.addEventListener("message", ({ data }) => this.receive(data));
-    this.worker.addEventListener("error", (event) => {
+    const worker = new Worker(this.address, { type: "module" });
+    this.worker = worker;
+    worker.addEventListener("message", ({ data }) => {
+      if (worker === this.worker) this.receive(data); // not what one that was stopped still says
+    });
+    worker.addEventListener("error", (event) => {
       event.preventDefault();
       this.fail(new Error(event.message || "the engine could not be loaded"));
     });

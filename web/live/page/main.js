@@ -25,7 +25,7 @@ export async function start(place) {
   written.catch(() => {}); // reported when it is awaited below
   const edits = new Edits(place.dataset.page);
   session = new Session(engine, [], (text, kind) => toolbar.report(text, kind));
-  const ready = session.start();
+  session.start();
   session.cells = (await written).map((cell, index) => new Cell(cell, index + 1, edits));
   const editable = () => session.cells.filter((cell) => cell.editor);
   const next = (cell) => editable()[editable().indexOf(cell) + 1];
@@ -35,8 +35,9 @@ export async function start(place) {
   place.replaceWith(toolbar.element);
   document.documentElement.classList.add("live");
   toolbar.element.focus();
-  if (await ready) await session.runAll();
-  await keepForOffline(address("root"), assets);
+  session.runAll();
+  if (await session.started) await keepForOffline(address("root"), assets);
+  toolbar.element.dataset.kept = "yes";
 }
 
 function loadStyles(address) {

@@ -16,11 +16,11 @@ export class Session {
     this.done = new Set(); // cells that ran since the engine started
     this.running = null;
     this.working = Promise.resolve(); // kept when the queue is empty
+    this.started = Promise.resolve(false); // kept when the engine can run cells, or cannot start
   }
 
-  /** Start the engine; the promise tells whether it started. */
   start() {
-    return this.boot("Python is ready");
+    this.boot("Python is ready");
   }
 
   /** Run one cell, and before it those above it that have not been run yet. */
@@ -38,32 +38,49 @@ export class Session {
     const stopped = this.running;
     this.halt();
     if (stopped) this.done.add(stopped);
-    return this.boot(
+    this.boot(
       "Stopped. Python has restarted: the cells above are run again when a cell needs them",
     );
   }
 
   restart() {
     this.halt();
-    return this.boot("Python has restarted; no cell has been run");
+    this.boot("Python has restarted; no cell has been run");
   }
 
+  /** Give up all cells, the running one too, and all that they have left. */
   halt() {
-    for (const cell of this.queue.splice(0)) cell.end("");
+    this.dismiss();
     this.done.clear();
     this.engine.stop();
   }
 
-  async boot(message) {
+  /** Start the engine, and keep the promise that tells whether it could. */
+  boot(message) {
     this.report("Python is starting", "starting");
-    try {
-      await this.engine.start();
-      this.report(message, "ready");
-      return true;
-    } catch (error) {
-      if (!(error instanceof Stopped)) this.report(`Python did not start: ${error.message}`, "broken");
-      return false;
-    }
+    this.started = this.engine.start().then(
+      () => {
+        this.report(message, "ready");
+        return true;
+      },
+      (error) => {
+        if (!(error instanceof Stopped)) this.report(`Python did not start: ${error.message}`, "broken");
+        return false;
+      },
+    );
+  }
+
+  /** Wait until the engine has started; without it no cell can run. */
+  async engineStarted() {
+    const start = this.started;
+    const runs = await start;
+    if (start !== this.started) await this.engineStarted(); // it was started anew meanwhile
+    else if (!runs) this.dismiss();
+  }
+
+  /** Give up the cells that wait. */
+  dismiss() {
+    for (const cell of this.queue.splice(0)) cell.end("");
   }
 
   enqueue(cells, what) {
@@ -78,6 +95,7 @@ export class Session {
 
   /** Run the queue to its end, or to the first cell that fails. */
   async work(what) {
+    await this.engineStarted();
     if (!this.queue.length) return;
     this.report("Running", "running");
     while (this.queue.length) {
@@ -85,7 +103,7 @@ export class Session {
       const state = await this.runOne(cell);
       if (state === "stopped") return;
       if (state === "failed" && !cell.mayFail) {
-        for (const waiting of this.queue.splice(0)) waiting.end("");
+        this.dismiss();
         this.report(`${cell.name}: ${cell.error}`, "failed");
         return;
       }
