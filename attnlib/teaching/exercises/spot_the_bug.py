@@ -190,7 +190,7 @@ TOO_LARGE = Parts(
             right="c",
             options={
                 "a": "Wrong weights would make dV wrong too.",
-                "b": "Without the row sum the error would not be one factor for all numbers.",
+                "b": "Without the mean the error would not be one factor for all numbers.",
                 "c": "The scale multiplies the scores, so it multiplies their gradients on the "
                 "way back to Q and K.",
             },
