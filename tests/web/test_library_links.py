@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -40,11 +41,17 @@ def chapter(title):
     return json.dumps({"cells": cells, "metadata": python, "nbformat": 4, "nbformat_minor": 5})
 
 
-def built(folder, title="From scores to weights", link="api.md#library.softmax", builder="html"):
+def built(
+    folder,
+    title="From scores to weights",
+    link="api.md#library.softmax",
+    builder="html",
+    section="From scores\n    to weights",
+):
     (folder / "chapters").mkdir()
     pages = {
         "conf.py": CONFIGURATION,
-        "library.py": DOCSTRING,
+        "library.py": DOCSTRING.replace("From scores\n    to weights", section),
         "index.md": "# I\n" + contents("chapters/01_one", "chapters/api", "chapters/other"),
         "chapters/01_one.ipynb": chapter(title),
         "chapters/api.md": API,
@@ -59,6 +66,12 @@ def test_a_docstring_leads_to_the_section_that_it_names(tmp_path):
     link = done.page("chapters/api").find("a", string="Chapter 1, From scores to weights")
     assert link["href"] == "01_one.html#from-scores-to-weights"
     assert done.page("chapters/01_one").find(id="from-scores-to-weights")
+
+
+def test_a_section_with_an_apostrophe_is_found_too(tmp_path):
+    done = built(tmp_path, title="The library's scores", section="The library's scores")
+    link = done.page("chapters/api").find("a", href=True, string=re.compile("Chapter 1, The"))
+    assert done.page("chapters/01_one").find(id=link["href"].partition("#")[2])
 
 
 def test_a_page_leads_to_a_function(tmp_path):

@@ -42,7 +42,7 @@ def link_sections(
             )
             return match[0]
         text = f"Chapter {match['number']}, {title}"
-        return f"`{text} <{chapter.stem}.html#{slug(title)}>`__" if is_html else text
+        return f"`{text} <{chapter.stem}.html#{nodes.make_id(title)}>`__" if is_html else text
 
     lines[:] = SECTION.sub(link, "\n".join(lines)).split("\n")
 
@@ -57,11 +57,6 @@ def headings(notebook: Path) -> list[str]:
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
     return [title for text in texts for title in HEADING.findall(text)]
-
-
-def slug(title: str) -> str:
-    """Return the anchor that MyST gives to a heading."""
-    return re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-")
 
 
 def add_anchors(app: Sphinx, doctree: nodes.document) -> None:

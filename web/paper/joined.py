@@ -34,6 +34,8 @@ def article(html: str, page: str, pages: list[str]) -> Tag:
         unwanted.decompose()
     for folded in text.select("details"):
         folded["open"] = ""
+    for cell in text.select("details.hide"):
+        cell.name = "div"  # without its head, which only says that the code can be hidden
     for element in text.select("[id]"):
         element["id"] = anchor(page, element["id"])
     for link in text.select("a[href]"):
@@ -99,10 +101,12 @@ def contents(articles: list[Tag]) -> str:
     lines = []
     for text in articles:
         for heading in text.select("h1, h2"):
+            if len(heading.get_text()) == 1:
+                continue  # the letters of the glossary
             place = heading.find_parent("section")["id"]
             label = "".join(str(child) for child in heading.children)
             lines.append(
-                f'<li class="{heading.name}"><a href="#{place}"><span>{label}</span>'
+                f'<li class="level-{heading.name}"><a href="#{place}"><span>{label}</span>'
                 f'<span class="page" data-place="{place}"></span></a></li>'
             )
     return "<ol>" + "\n".join(lines) + "</ol>"
@@ -123,7 +127,7 @@ def join(site: Path, toc: str, opening: str, sheet: str) -> str:
         '<!DOCTYPE html>\n<html lang="en" data-theme="light" data-mode="light">\n<head>\n'
         f'<meta charset="utf-8">\n{head}\n</head>\n<body>\n'
         f'<header class="opening">{opening}</header>\n'
-        '<nav class="contents bd-article"><p class="contents-title">Contents</p>\n'
+        '<nav class="pages"><p class="pages-title">Contents</p>\n'
         f"{contents(articles[1:])}</nav>\n<main>\n"
         + "\n".join(map(str, articles))
         + "\n</main>\n</body>\n</html>\n"
