@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
+from tests.web.accessibility import violations
 from web.tools import chromium
 
 HEIGHT = 900
@@ -62,6 +63,7 @@ class Visit:
 
     errors: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
     seen: dict = field(default_factory=dict)
 
 
@@ -105,6 +107,7 @@ def opened(
     page.on("console", lambda said: said.type == "error" and visit.errors.append(said.text))
     page.on("pageerror", lambda error: visit.errors.append(str(error)))
     page.on("requestfailed", lambda request: visit.errors.append(f"not loaded: {request.url}"))
+    page.on("request", lambda request: visit.asked.append(request.url))
     page.on("request", lambda request: note_foreign(request.url, home, visit))
     page.route(lambda url: is_foreign(url, home), lambda route: route.abort())
     page.goto(f"{home}/{view.page}.html{query}", wait_until="load")
@@ -125,10 +128,16 @@ def note_foreign(url: str, home: str, visit: Visit) -> None:
 
 
 def look(browser: BrowserContext, view: View, home: str) -> Visit:
-    """Open a page, wait until it has settled, and return all there is to see."""
+    """Open a page, wait until it has settled, and return all there is to see.
+
+    Only a page that is opened from a server is checked for accessibility as well.
+    """
     with opened(browser, view, home) as (page, visit):
         visit.seen = page.evaluate(LOOK)
         if view.width == PHONE:
             page.set_viewport_size({"width": NARROWEST, "height": HEIGHT})
             visit.seen["narrowest"] = page.evaluate("document.documentElement.scrollWidth")
+            page.set_viewport_size({"width": view.width, "height": HEIGHT})
+        if home.startswith("http"):
+            visit.seen["violations"] = violations(page, view.page, view.scheme)
     return visit

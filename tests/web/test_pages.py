@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import gzip
+from urllib.parse import unquote, urlsplit
+
 import pytest
 
 from tests.web.browser import NARROWEST, PHONE, View, chromium_browser, look, opened, served
@@ -17,6 +21,8 @@ VIEWS = [
     for width in (1280, PHONE)
     for scheme in SCHEMES
 ]
+HEAVIEST = 900_000  # bytes of all that a page loads, compressed as servers do
+PACKED = {".woff", ".woff2", ".png"}  # compressed already
 each_view = pytest.mark.parametrize("view", VIEWS, ids=str)
 
 
@@ -92,10 +98,31 @@ def test_the_page_follows_the_reader_s_colour_scheme(visits, view):
     assert (brightness > 3 * 128) == (view.scheme == "light")
 
 
-def test_the_site_works_from_a_folder_without_a_server(browser, site):
-    seen = look(browser, View("chapters/01_single_query"), site.as_uri())
+@each_view
+def test_axe_finds_no_violation_of_any_impact(visits, view):
+    assert visits(view).seen["violations"] == []
+
+
+@functools.cache
+def compressed_size(path):
+    """Return the bytes of a file as a server sends it."""
+    content = path.read_bytes()
+    return len(content if path.suffix in PACKED else gzip.compress(content))
+
+
+@pytest.mark.parametrize("page", [*table_of_contents(), *ADDED])
+def test_no_page_is_heavier_than_its_budget(visits, site, home, page):
+    paths = {unquote(urlsplit(url).path).lstrip("/") for url in visits(View(page)).asked}
+    sizes = {path: compressed_size(site / path) for path in paths if (site / path).is_file()}
+    assert f"{page}.html" in sizes
+    assert sum(sizes.values()) <= HEAVIEST, sorted(sizes.items(), key=lambda item: -item[1])[:9]
+
+
+@pytest.mark.parametrize("page", ["chapters/index", "chapters/01_single_query", "search"])
+def test_a_page_works_from_a_folder_without_a_server(browser, site, page):
+    seen = look(browser, View(page), site.as_uri())
     assert (seen.errors, seen.foreign) == ([], [])
-    assert seen.seen["set"] == seen.seen["formulas"] > 0
+    assert seen.seen["set"] == seen.seen["formulas"]
 
 
 def test_a_search_finds_the_chapter_that_explains_a_word(browser, home):
@@ -113,6 +140,7 @@ BROKEN = {
     "mistakes": "<mjx-merror>unknown</mjx-merror>",
     "width": "<p style='width: 2000px'>too wide</p>",
     "images": "<article class='bd-article'><img src='here.svg'></article>",
+    "violations": "<button></button>",
 }
 
 
@@ -129,6 +157,7 @@ def test_a_broken_page_is_noticed(browser, tmp_path, fault):
         "text": "$" in visit.seen["text"],
         "mistakes": visit.seen["mistakes"],
         "width": visit.seen["width"] > view.width,
+        "violations": [said for said in visit.seen["violations"] if said.startswith("button-name")],
         "images": [image for image in visit.seen["images"] if not image["description"]],
     }
     assert marks[fault]

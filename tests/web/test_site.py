@@ -75,6 +75,21 @@ def test_no_page_loads_anything_from_another_host(site):
     assert list(foreign_assets(site)) == []
 
 
+def missing_assets(site):
+    """Yield everything that a page would fetch and that does not lie in the folder of the site."""
+    for path in pages(site):
+        for name, attribute in FETCHED.items():
+            for tag in soup(path).find_all(name, attrs={attribute: True}):
+                url = urlsplit(tag[attribute])
+                own = not (url.scheme or url.netloc)
+                if own and not (path.parent / unquote(url.path or path.name)).is_file():
+                    yield f"{path.relative_to(site)}: {tag[attribute]}"
+
+
+def test_all_that_a_page_loads_lies_beside_it(site):
+    assert list(missing_assets(site)) == []
+
+
 def test_the_site_has_the_pages_of_the_table_of_contents_and_no_stale_one(site):
     sources = {name for name in docnames(site) if name.startswith("_modules/attnlib/")}
     assert docnames(site) - sources - ADDED == set(table_of_contents())

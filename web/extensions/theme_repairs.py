@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+
+EMPTY_HEADER = re.compile(r"<th\b[^>]*>\s*(?:<p>\s*</p>)?\s*</th>")
 
 
 def drop_thebe(
@@ -42,8 +45,17 @@ def add_short_anchors(app: Sphinx, doctree: nodes.document) -> None:
             signature["ids"].append(short)
 
 
+def clear_empty_headers(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Make the empty corner of a table a plain cell: as a header it announces nothing."""
+    if body := context.get("body"):
+        context["body"] = EMPTY_HEADER.sub("<td></td>", body)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the repairs with Sphinx."""
     app.connect("html-page-context", drop_thebe, priority=900)  # after all others added their files
+    app.connect("html-page-context", clear_empty_headers)
     app.connect("doctree-read", add_short_anchors)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

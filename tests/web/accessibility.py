@@ -1,0 +1,56 @@
+"""Checking a page that is open in the browser with axe-core."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import axe_playwright_python
+from playwright.sync_api import Page
+
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
+
+# Most of a page's elements are coloured words of code and glyphs of formulas, thousands of each and
+# all alike. One of each kind stays, so that checking a page takes a second and not a minute.
+THIN_OUT = r"""() => {
+  const seen = new Set();
+  for (const word of document.querySelectorAll(".highlight pre span")) {
+    const kind = `${word.closest(".cell_input, .output") ? 1 : 0} ${word.className}`;
+    if (seen.has(kind)) word.replaceWith(...word.childNodes);
+    seen.add(kind);
+  }
+  for (const formula of document.querySelectorAll("mjx-container")) {
+    const kind = `formula ${formula.hasAttribute("display")}`;
+    // A screen reader reads MathML aloud; axe counts no text in it, as if it were silent.
+    const said = formula.querySelector("math")?.textContent ?? "";
+    if (seen.has(kind)) formula.replaceWith(said);
+    else formula.querySelector("math")?.replaceWith(said);
+    seen.add(kind);
+  }
+  document.body.normalize();
+}"""
+
+# Colours are all that differs between light and dark, and asking for them takes most of the time:
+# pages of each kind are asked for theirs, wide in both schemes; every page for all else, in light.
+COLOURS = ["color-contrast", "link-in-text-block"]
+COLOURED = {"chapters/index", "chapters/01_single_query", "chapters/bibliography", "search", "page"}
+
+RUN = """async (options) => {
+  const fixed = {resultTypes: ["violations"], preload: false, iframes: false};
+  const found = await axe.run(document, {...fixed, ...options});
+  return found.violations.flatMap(({id, impact, nodes}) => nodes.map((node) =>
+    [`${id} (${impact}): ${node.target}`, node.html.slice(0, 200), node.failureSummary].join("\\n"),
+  ));
+}"""
+
+
+def violations(page: Page, name: str, scheme: str) -> list[str]:
+    """Return what axe finds wrong with a page, of any impact; the page is changed by it."""
+    coloured = name in COLOURED and page.viewport_size["width"] > 1000
+    if scheme == "dark" and not coloured:
+        return []
+    options = {"rules": {rule: {"enabled": coloured} for rule in COLOURS}}
+    if scheme == "dark":
+        options = {"runOnly": {"type": "rule", "values": COLOURS}}
+    page.evaluate(THIN_OUT)
+    page.evaluate(AXE)
+    return page.evaluate(RUN, options)

@@ -1,0 +1,92 @@
+"""Leave out of the built pages what weighs most and is hardly used.
+
+* The theme draws its dozen icons with a script of 1.5 MB that holds two thousand. The few that the
+  pages use are written into them as SVG instead, taken from that script while building. The
+  style sheet has two thousand rules for the same icons as a font, which go too.
+* The theme loads the index of the search on every page, for a search while typing that this book
+  does not offer. Only the page of the search needs it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+
+ICON = re.compile(
+    r'<(?P<tag>i|span) class="(?P<classes>[^"]*\bfa-[^"]*)"(?P<rest>[^>]*)></(?P=tag)>'
+)
+SCRIPT = re.compile(r'[ \t]*<script[^>]*\bsrc="(?P<source>[^"?]*)[^"]*"[^>]*></script>\n?')
+ICONS = "scripts/fontawesome.js"
+SEARCH = ("searchtools.js", "language_data.js", "searchindex.js")
+STYLE = "styles/pydata-sphinx-theme.css"
+RULES = re.compile(r'(?:\.fa-[\w-]+::?before,?)+\{content:"[^"]*"\}')
+DRAWING = r'[{{,]"?{name}"?:\[(\d+),(\d+),\[[^\]]*\],"\w*","([^"]+)"'
+
+
+class Icons:
+    """The drawings in the theme's script, each searched for once."""
+
+    def __init__(self, script: str) -> None:
+        self.script = script
+        self.known: dict[str, str] = {}
+
+    def inline(self, found: re.Match[str]) -> str:
+        """Return the SVG that stands for an empty element with classes of an icon."""
+        classes = found["classes"].split()
+        shape = self.shape(classes)
+        rest = re.sub(r'\s+title="[^"]*"', "", found["rest"])  # the button around it has a name
+        names = " ".join(["svg-inline--fa", *classes])
+        return f'<svg class="{names}"{rest} aria-hidden="true" fill="currentColor" {shape}</svg>'
+
+    def shape(self, classes: list[str]) -> str:
+        """Return the size and the outline of the icon that one of the classes names."""
+        for name in (item.removeprefix("fa-") for item in classes if item.startswith("fa-")):
+            if name not in self.known:
+                # The last of two with one name is the solid one.
+                drawings = re.findall(DRAWING.format(name=re.escape(name)), self.script)
+                self.known[name] = outline(*drawings[-1]) if drawings else ""
+            if self.known[name]:
+                return self.known[name]
+        raise ValueError(f"The theme has no icon for the classes {' '.join(classes)}")
+
+
+def outline(width: str, height: str, path: str) -> str:
+    """Return the end of an SVG tag and its one path."""
+    return f'viewBox="0 0 {width} {height}"><path d="{path}"/>'
+
+
+def lighten(page: str, name: str, icons: Icons) -> str:
+    """Return a page with its icons written out, and without scripts that do nothing for it."""
+
+    def keep(found: re.Match[str]) -> str:
+        source = found["source"]
+        needless = source.endswith(ICONS) or (name != "search" and source.endswith(SEARCH))
+        return "" if needless else found[0]
+
+    return ICON.sub(icons.inline, SCRIPT.sub(keep, page))
+
+
+def lighten_site(app: Sphinx, error: Exception | None) -> None:
+    """Rewrite the pages, and remove what none of them asks for any more."""
+    static = Path(app.outdir, "_static")
+    if error is not None or app.builder.name not in {"html", "dirhtml"}:
+        return
+    icons = Icons((static / ICONS).read_text(encoding="utf-8"))
+    for path in Path(app.outdir).rglob("*.html"):
+        if static in path.parents:
+            continue
+        text = path.read_text(encoding="utf-8")
+        path.write_text(lighten(text, path.stem, icons), encoding="utf-8")
+    style = (static / STYLE).read_text(encoding="utf-8")
+    (static / STYLE).write_text(RULES.sub("", style), encoding="utf-8")
+    for path in [static / ICONS, *static.glob("scripts/*.map"), *static.glob("styles/*.map")]:
+        path.unlink(missing_ok=True)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the step with Sphinx."""
+    app.connect("build-finished", lighten_site)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
