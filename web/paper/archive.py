@@ -79,7 +79,16 @@ def wheel(facts: imprint.Facts) -> dict[str, bytes]:
         for name in ("pyproject.toml", "README.md", "LICENSE"):
             shutil.copy(ROOT / name, source)
         subprocess.run(
-            [sys.executable, "-m", "build", "--wheel", "--outdir", folder, source],
+            [
+                sys.executable,
+                "-m",
+                "build",
+                "--wheel",
+                "--no-isolation",
+                "--outdir",
+                folder,
+                source,
+            ],
             check=True,
             stdout=subprocess.DEVNULL,
             env={**os.environ, imprint.ASKED: str(int(facts.moment.timestamp()))},
