@@ -22,7 +22,7 @@ THIN_OUT = r"""() => {
     const kind = `formula ${formula.hasAttribute("display")}`;
     // A screen reader reads MathML aloud; axe counts no text in it, as if it were silent.
     const said = formula.querySelector("math")?.textContent ?? "";
-    if (seen.has(kind)) formula.replaceWith(said);
+    if (seen.has(kind)) formula.replaceChildren(said);
     else formula.querySelector("math")?.replaceWith(said);
     seen.add(kind);
   }
