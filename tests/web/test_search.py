@@ -29,7 +29,7 @@ FORMULAS = {
     r"\frac{\exp(s_0)}{\sum_j e^{s_j}}": "(exp(s_0))/(Σ_j e^s_j)",
     r"\begin{bmatrix} 1 & 2 \\ 3 & 0 \end{bmatrix}": "1 2 3 0",
     r"\{0, \dots, m\}": "{0, …, m}",
-    r"\{\tau d_h\}": "{τ d_h}",
+    r"\{\tau d_h\}": "{τd_h}",
 }
 RAW = re.compile(r"\\(?!n\b)[a-zA-Z(\[{]|\^\{|_\{|\$")  # but code may hold a "\n"
 
