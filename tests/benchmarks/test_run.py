@@ -8,21 +8,19 @@ import os
 import re
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 
+from attnlib.teaching.speed import time_and_memory
 from benchmarks import __main__ as command
 from benchmarks import child, machine, run, tables
 from benchmarks.child import Child, MeasuringError
-from benchmarks.figure import time_and_memory
 from benchmarks.rows import all_groups
 from tests.benchmarks.records import RECORD as SCHEMA
 from tests.benchmarks.records import check_schema, record_of
 from tests.kinds import HAS_TORCH
 
 NEEDS_TORCH = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
-RESULTS = sorted((Path(command.__file__).parent / "results").glob("*.json"))
 
 
 class Terminal(io.StringIO):
@@ -217,7 +215,7 @@ def test_the_list_names_rows_and_measures_nothing(capsys):
 @pytest.mark.parametrize(
     ("arguments", "written"),
     [
-        ([], ["a-processor-2-cores-avx2.json"]),
+        ([], ["speed.json"]),
         (["--quick"], []),
         (["--rows", "tiny"], []),
         (["--rows", "tiny", "--output", "elsewhere.json"], ["elsewhere.json"]),
@@ -228,7 +226,7 @@ def test_a_whole_run_is_written_and_a_partial_one_where_asked(
 ):
     record = record_of([], [], [])
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(command, "RESULTS", tmp_path)
+    monkeypatch.setattr(command, "RECORD", tmp_path / "speed.json")
     monkeypatch.setattr(command.run, "measure_all", lambda *_, **__: record)
     assert command.main(arguments) == 0
     assert [path.name for path in tmp_path.iterdir()] == written
@@ -242,30 +240,13 @@ def test_a_whole_run_is_written_and_a_partial_one_where_asked(
 @pytest.mark.parametrize("trouble", [{"interrupted": True}, {"rows": [{"error": "no"}]}])
 def test_a_run_with_trouble_ends_with_an_error(trouble, tmp_path, monkeypatch):
     record = record_of([], [], []) | trouble
-    monkeypatch.setattr(command, "RESULTS", tmp_path)
+    monkeypatch.setattr(command, "RECORD", tmp_path / "speed.json")
     monkeypatch.setattr(command.run, "measure_all", lambda *_, **__: record)
     assert command.main([]) == 1
     assert [*tmp_path.iterdir()] == ([] if record["interrupted"] else [*tmp_path.glob("*.json")])
-
-
-def test_a_machine_has_a_plain_file_name():
-    facts = {"processor": "Some(R) CPU @ 2.5 GHz", "cores": 4, "flags": ["avx", "avx512f"]}
-    assert machine.slug(facts) == "some-cpu-2-5-ghz-4-cores-avx512f"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which is Linux's")
 def test_the_processor_is_named_without_the_name_of_the_computer():
     assert machine._processor()
     assert os.uname().nodename not in machine._processor()
-
-
-def test_committed_results_are_whole_runs_of_a_commit():
-    for path in RESULTS:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        check_schema(record, SCHEMA, path.name)
-        assert (record["budget"], record["interrupted"], record["dirty"]) == ("full", False, False)
-        assert re.fullmatch("[0-9a-f]{40}", record["commit"])
-        assert machine.slug(record["machine"]) == path.stem
-        assert record["sweep"]
-        text = tables.report(record)
-        assert all(f"{row['group']}: {row['row']}" in text for row in record["rows"])
