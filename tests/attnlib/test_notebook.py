@@ -88,6 +88,7 @@ class TestFigures:
         assert {colour.split()[-1] for _, colour in drawn} == changing
         assert drawn <= set(selectors)
 
+    @pytest.mark.slow
     def test_are_styled_whether_matplotlib_comes_before_or_after(self, pyplot):
         program = (
             "import sys\n"

@@ -24,6 +24,7 @@ def made_tiny(row: Row) -> Row:
     return dataclasses.replace(row, sizes=tiny(row.sizes))
 
 
+@pytest.mark.slow  # half precision takes long without a GPU
 @each_row
 def test_every_row_agrees_with_the_equation_in_float64(row: Row, dtype: str):
     record = gpu.measured(made_tiny(row), dtype, "cpu", measure.QUICK)

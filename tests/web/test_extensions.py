@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup
 
+pytestmark = pytest.mark.slow  # builds pages
+
 EXTENSIONS = Path(__file__).parents[2] / "web/extensions"
 CONFIGURATION = """
 extensions = ["myst_nb", "callouts", "alt_text", "tagged_math", "stored_outputs"]

@@ -9,6 +9,8 @@ import pytest
 
 from tests.web.test_extensions import build, contents
 
+pytestmark = pytest.mark.slow  # builds pages
+
 CONFIGURATION = """
 extensions = ["myst_nb", "sphinx.ext.autodoc", "numpydoc", "library_links"]
 html_theme = "basic"
