@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
@@ -127,6 +128,21 @@ def merged(outputs: list[tuple[str, str]]) -> list[tuple[str, str]]:
             content = joined.pop()[1] + content
         joined.append((kind, content))
     return joined
+
+
+def differences(
+    cells: dict[int, dict[str, Any]], outputs: Callable[[int], list[tuple[str, str]]]
+) -> Iterator[str]:
+    """Say how the outputs of a page differ from the stored ones, cell by cell."""
+    for index, cell in cells.items():
+        if has_tag(cell, "torch") or has_tag(cell, "remove-cell"):
+            continue
+        stored, shown = stored_outputs(cell), outputs(index)
+        if len(stored) != len(shown):
+            yield f"cell {index}: {len(stored)} outputs became {len(shown)}: {shown}"
+        for before, after in zip(stored, shown, strict=False):
+            if change := difference(before, after):
+                yield f"cell {index}: {change}"
 
 
 def difference(stored: tuple[str, str], shown: tuple[str, str]) -> str | None:

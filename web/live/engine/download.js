@@ -1,43 +1,54 @@
-// Fetching the engine's large files: kept by the browser after the first time, with progress.
+// The engine's large files: fetched with progress, and kept by the browser for later visits.
 
-const KEPT = "attnlib-engine ";
+const KEPT = "attnlib engine "; // a store of this name and of the folder's address
+const TYPES = { wasm: "application/wasm", zip: "application/zip" };
 
 /**
- * Fetches files below a folder whose name changes whenever its content does, so that what the
- * browser has kept of it is never stale. `report(bytes)` hears of every piece that arrives.
+ * Files below a folder whose name changes whenever its content does, so that what is kept of it is
+ * never stale. They lie there compressed, and are kept inflated: the next visit has nothing to do
+ * but to read them. `report(bytes)` hears of every piece that arrives.
  */
 export class Downloads {
-  constructor(folder, report) {
+  constructor(folder, names, report) {
     this.folder = folder;
+    this.names = names;
     this.report = report;
-    this.store = open(folder);
+    this.store = openStore(folder);
   }
 
-  /** Return the response of a file, inflated if its name ends in .gz. */
-  async response(name, type) {
-    const url = this.folder + name;
-    const store = await this.store;
-    let response = await store?.match(url);
-    if (!response) {
-      response = await fetch(url);
-      if (!response.ok) throw new Error(`${url}: ${response.status} ${response.statusText}`);
-      // A browser that is short of space may refuse; the page works without.
-      store?.put(url, response.clone()).catch(() => {});
-    }
-    const counted = response.body.pipeThrough(counter(this.report));
-    const plain = name.endsWith(".gz")
-      ? counted.pipeThrough(new DecompressionStream("gzip"))
-      : counted;
-    return new Response(plain, { headers: { "Content-Type": type ?? "application/octet-stream" } });
+  /** Return the response of a file, inflated. */
+  async response(name) {
+    return (await (await this.store)?.match(this.folder + name)) ?? this.fetched(name);
   }
 
   async buffer(name) {
     return (await this.response(name)).arrayBuffer();
   }
+
+  /** Store what is not stored yet. A browser that is short of space may refuse. */
+  async keep() {
+    const store = await this.store;
+    for (const name of this.names) {
+      const address = this.folder + name;
+      if (store && !(await store.match(address))) await store.put(address, await this.fetched(name));
+    }
+  }
+
+  async fetched(name) {
+    const response = await fetch(this.folder + name);
+    if (!response.ok) {
+      throw new Error(`${response.url}: ${response.status} ${response.statusText}`);
+    }
+    const inflated = response.body
+      .pipeThrough(counter(this.report))
+      .pipeThrough(new DecompressionStream("gzip"));
+    const [, type] = name.match(/\.(\w+)\.gz$/);
+    return new Response(inflated, { headers: { "Content-Type": TYPES[type] } });
+  }
 }
 
 /** Open the store of a folder and drop those of earlier engines; null where there is no store. */
-async function open(folder) {
+async function openStore(folder) {
   if (!self.caches) return null; // the page does not come from a secure address
   try {
     for (const name of await caches.keys()) {

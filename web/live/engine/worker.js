@@ -6,22 +6,22 @@ import { Interpreter } from "./interpreter.js";
 const MODULE = "python.wasm.gz";
 const LIBRARY = "library.zip.gz";
 const DATA = "matplotlib.zip.gz";
+const IDLE = 1000; // milliseconds without a message, after which there is time to store files
 
 let interpreter = null;
+let downloads = null;
+let idle = null;
 
 const actions = {
   async start({ folder, book, compiled }) {
-    const progress = reporter();
-    const downloads = new Downloads(folder, progress);
+    downloads = new Downloads(folder, [MODULE, LIBRARY, DATA], reporter());
     const archives = Promise.all([
       downloads.buffer(LIBRARY),
       downloads.buffer(DATA),
       fetch(book).then(wholeBuffer),
     ]);
     archives.catch(() => {}); // reported when it is awaited below
-    const module =
-      compiled ??
-      (await WebAssembly.compileStreaming(downloads.response(MODULE, "application/wasm")));
+    const module = compiled ?? (await WebAssembly.compileStreaming(downloads.response(MODULE)));
     const [library, data, own] = await archives;
     interpreter = new Interpreter(module, { library, data, book: own }, postMessage);
     postMessage({ type: "ready", compiled: module });
@@ -47,15 +47,26 @@ function reporter() {
   let told = 0;
   return (more) => {
     bytes += more;
-    if (performance.now() - told < 100) return;
+    if (interpreter || performance.now() - told < 100) return;
     told = performance.now();
     postMessage({ type: "progress", bytes });
   };
 }
 
+/** Store the files for the next visit when nothing else is to be done. */
+async function keep() {
+  await downloads.keep().catch(() => {}); // no space: the page works without
+  postMessage({ type: "kept" });
+}
+
 let earlier = Promise.resolve();
 addEventListener("message", ({ data }) => {
+  clearTimeout(idle);
   earlier = earlier
     .then(() => actions[data.type](data))
+    .then(() => {
+      clearTimeout(idle);
+      idle = setTimeout(keep, IDLE);
+    })
     .catch((error) => postMessage({ type: "failed", reason: String(error?.message ?? error) }));
 });

@@ -30,7 +30,7 @@ export class Cell {
   }
 
   /** Make the cell editable. `session` runs it, `next` leads to the cell below. */
-  mount(session, complete, next) {
+  mount(session, next) {
     const input = this.element?.querySelector(".cell_input");
     if (!input) return; // a cell that the book does not show is run, and that is all
     if (!this.runs) {
@@ -56,7 +56,7 @@ export class Cell {
       description: "live-keys",
       actions,
       changed: () => this.edited(),
-      complete,
+      complete: (code, cursor) => session.complete(code, cursor),
     });
     const tools = make("div", "live-tools");
     tools.append(make("span", "live-name", this.name), run, this.reset, this.status);

@@ -11,6 +11,9 @@ export class Engine {
     this.compiled = undefined; // what the engine gave us to start faster the next time
     this.pending = new Map();
     this.count = 0;
+    this.kept = new Promise((resolve) => {
+      this.tellKept = resolve; // that the next visit finds all it needs
+    });
   }
 
   /** Start the engine; the promise is kept when cells can be run. */
@@ -62,6 +65,7 @@ export class Engine {
   receive(message) {
     if (message.type === "progress") this.onProgress(message);
     else if (message.type === "output") this.pending.get(message.run)?.onOutput(message.output);
+    else if (message.type === "kept") this.tellKept();
     else if (message.type === "failed") this.fail(new Error(message.reason));
     else this.settle(message.run ?? message.request ?? message.type, message);
   }

@@ -1,10 +1,9 @@
 // What happens when the button of a page is pressed.
 
-import { Cell } from "./cell.js";
 import { Edits } from "./edits.js";
 import { Engine } from "./engine.js";
 import { useMathJax } from "./mathematics.js";
-import { keepForOffline } from "./offline.js";
+import { keepPages } from "./offline.js";
 import { Session } from "./session.js";
 import { Toolbar } from "./toolbar.js";
 
@@ -12,32 +11,35 @@ import { Toolbar } from "./toolbar.js";
 export async function start(place) {
   const address = (name) => new URL(place.dataset[name], location).href;
   const assets = address("assets");
-  let session;
   const toolbar = new Toolbar(() => session);
   const engine = new Engine(
     `${assets}engine/worker.js`,
     { folder: address("engine"), book: `${assets}python.zip` },
     (progress) => toolbar.progress(progress, Number(place.dataset.bytes)),
   );
-  useMathJax(address("mathjax"));
+  const session = new Session(engine, (text, kind) => toolbar.report(text, kind));
+  session.start(); // the engine loads while the editors are made
   loadStyles(`${assets}live.css`);
-  const written = fetch(address("cells")).then((response) => response.json());
-  written.catch(() => {}); // reported when it is awaited below
+  useMathJax(address("mathjax"));
+  const [written, { Cell }] = await Promise.all([
+    fetch(address("cells")).then((response) => response.json()),
+    import("./cell.js"),
+  ]);
   const edits = new Edits(place.dataset.page);
-  session = new Session(engine, [], (text, kind) => toolbar.report(text, kind));
-  session.start();
-  session.cells = (await written).map((cell, index) => new Cell(cell, index + 1, edits));
-  const editable = () => session.cells.filter((cell) => cell.editor);
-  const next = (cell) => editable()[editable().indexOf(cell) + 1];
-  const complete = (code, cursor) =>
-    session.running ? null : engine.complete(code, cursor).catch(() => null);
-  for (const cell of session.cells) cell.mount(session, complete, next);
+  session.cells = written.map((cell, index) => new Cell(cell, index + 1, edits));
+  mount(session);
   place.replaceWith(toolbar.element);
   document.documentElement.classList.add("live");
   toolbar.element.focus();
   session.runAll();
-  if (await session.started) await keepForOffline(address("root"), assets);
-  toolbar.element.dataset.kept = "yes";
+  await Promise.all([engine.kept, session.started.then(() => keepPages(address("root"), assets))]);
+  toolbar.element.dataset.kept = "";
+}
+
+function mount(session) {
+  const editable = () => session.cells.filter((cell) => cell.editor);
+  const next = (cell) => editable()[editable().indexOf(cell) + 1];
+  for (const cell of session.cells) cell.mount(session, next);
 }
 
 function loadStyles(address) {

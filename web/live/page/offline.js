@@ -2,8 +2,11 @@
 
 const PAGES = "attnlib pages"; // the same store as in service_worker.js
 
-/** Store the page as it is now loaded; from then on the service worker keeps what is visited. */
-export async function keepForOffline(root, assets) {
+/**
+ * Store the page as it is now loaded; from then on the service worker keeps what is visited. The
+ * engine keeps its own files.
+ */
+export async function keepPages(root, assets) {
   if (!navigator.serviceWorker || !self.caches) return; // not a secure address
   try {
     await navigator.serviceWorker.register(new URL(`${root}service_worker.js`, location));

@@ -8,9 +8,9 @@ import { Stopped } from "./engine.js";
  * `report(text, kind)` tells the reader about the session as a whole.
  */
 export class Session {
-  constructor(engine, cells, report) {
+  constructor(engine, report) {
     this.engine = engine;
-    this.cells = cells;
+    this.cells = [];
     this.report = report;
     this.queue = [];
     this.done = new Set(); // cells that ran since the engine started
@@ -31,6 +31,12 @@ export class Session {
 
   runAll() {
     return this.enqueue(this.cells, "All cells have run");
+  }
+
+  /** Return the names that can stand at a place of some code; null while a cell runs. */
+  async complete(code, cursor) {
+    if (this.running) return null;
+    return this.engine.complete(code, cursor).catch(() => null);
   }
 
   /** Stop what runs; the cell that was stopped is not run again unasked. */

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import inspect
-import pprint
 from collections.abc import Callable
 from typing import Any
 
@@ -47,7 +45,7 @@ class DisplayFormatter:
     def format(self, value: Any) -> dict[str, str]:
         """Return every representation that a value has, by MIME type."""
         bundle = {"text/plain": plain(value)}
-        if inspect.isclass(value):
+        if isinstance(value, type):
             return bundle
         for kind, method in METHODS.items():
             function = self.formatters[kind].lookup(value)
@@ -68,6 +66,8 @@ def plain(value: Any) -> str:
     """Return the text that stands for a value where nothing richer can."""
     collections = (dict, list, tuple, set)
     if type(value) in collections:
+        import pprint
+
         return pprint.pformat(value, width=80, sort_dicts=False, compact=True)
     return repr(value)
 

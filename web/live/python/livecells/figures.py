@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -18,8 +17,6 @@ KINDS = {"png": "image/png", "svg": "image/svg+xml"}
 def draw_for_the_page() -> None:
     """Let Matplotlib, once it is imported, show its figures on the page."""
     os.environ["MPLBACKEND"] = "module://livecells.backend"
-    # It tells on stderr that it looks for fonts for the first time, as it does on each visit.
-    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
 
 def show_figures(display: Callable) -> None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import json
 import linecache
 import re
-import rlcompleter
 import sys
 from typing import Any
 
 from livecells.figures import draw_for_the_page, show_figures
 from livecells.messages import Outbox, Stream
 from livecells.shell import Shell, without_commands
-from livecells.tracebacks import traceback_of
 
+COROUTINE = 0x80  # inspect.CO_COROUTINE, without the time that importing inspect takes
 WORD = re.compile(r"[\w.]*$")
 MOST_COMPLETIONS = 200
 
@@ -24,13 +22,24 @@ shell: Shell
 
 
 def start(path: str) -> None:
-    """Begin the session that writes its messages to a file."""
+    """Begin the session that writes its messages to a file.
+
+    What is imported here and above is waited for on every visit; the rest is imported when needed.
+    """
     global outbox, shell
     outbox = Outbox(path)
     shell = Shell(outbox)
     sys.modules["__main__"] = shell.user_module
     sys.stdout, sys.stderr = Stream(outbox, "stdout"), Stream(outbox, "stderr")
     draw_for_the_page()
+    load_the_library_by_need()
+
+
+def load_the_library_by_need() -> None:
+    """Import each module of attnlib when something of it is first used, where Python can do so."""
+    if hasattr(sys, "set_lazy_imports_filter"):  # since Python 3.15
+        sys.set_lazy_imports_filter(lambda importer, name, names: importer == "attnlib")
+        sys.set_lazy_imports("all")
 
 
 def decoded(arguments: str) -> list[Any]:
@@ -46,6 +55,8 @@ def run(run: Any, code: str, cell: str) -> None:
         show_figures(shell.display)
         ok = True
     except BaseException as error:  # KeyboardInterrupt and SystemExit end a cell, not the session
+        from livecells.tracebacks import traceback_of
+
         show_figures(shell.display)
         shell.flush()
         outbox.output("error", **traceback_of(error, cell))
@@ -73,7 +84,7 @@ def execute(code: str, cell: str) -> None:
 def evaluate(code: Any) -> Any:
     """Run compiled code in the namespace of the cells; a coroutine is run to its end."""
     value = eval(code, shell.user_ns)
-    if not code.co_flags & inspect.CO_COROUTINE:
+    if not code.co_flags & COROUTINE:
         return value
     try:
         while True:
@@ -96,6 +107,8 @@ def complete(request: Any, code: str, cursor: int) -> None:
 
 def completions(word: str) -> list[str]:
     """Return the names that begin with a word, of the namespace or of an object in it."""
+    import rlcompleter
+
     if not word:
         return []
     completer = rlcompleter.Completer(shell.user_ns)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 import time
-import timeit
 import types
 from collections.abc import Callable
 from typing import Any
@@ -83,6 +82,8 @@ class Shell:
 
 def timed(statement: str, namespace: dict[str, Any]) -> str:
     """Time a statement as ``%timeit`` does."""
+    import timeit
+
     timer = timeit.Timer(re.sub(r"^(-\w+\s*\d+\s+)*", "", statement), globals=namespace)
     count, _ = timer.autorange()
     best = min(timer.repeat(3, count)) / count
