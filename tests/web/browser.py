@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import urlsplit
 
-from playwright.sync_api import BrowserContext, Page, sync_playwright
+from playwright.sync_api import BrowserContext, Page, Playwright, sync_playwright
 
 from tests.web.accessibility import violations
 from web.tools import chromium
@@ -89,10 +89,32 @@ def chromium_browser() -> Iterator[BrowserContext]:
     """Start the Chromium that this machine has, with an empty profile."""
     path = chromium.find()
     assert path, "no Chromium found; run: make browser"
-    with sync_playwright() as playwright:
+    with _playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=[*chromium.FLAGS])
         yield browser.new_context()
         browser.close()
+
+
+_running: list[Playwright] = []
+_users = 0
+
+
+@contextmanager
+def _playwright() -> Iterator[Playwright]:
+    """The one Playwright of this process: a second beside it would refuse to start.
+
+    It stops with its last user, since the event loop that it runs would be in the way of others.
+    """
+    global _users
+    if not _users:
+        _running.append(sync_playwright().start())
+    _users += 1
+    try:
+        yield _running[-1]
+    finally:
+        _users -= 1
+        if not _users:
+            _running.pop().stop()
 
 
 @contextmanager
