@@ -251,3 +251,14 @@ def test_a_page_opened_from_a_folder_says_what_it_needs(browser, site):
         page.locator(".live-start button").click()
         assert "python -m http.server" in page.locator(".live-start .live-note").inner_text()
     assert (visit.errors, visit.foreign) == ([], [])
+
+
+def test_an_exercise_checks_the_reader_s_answer(live):
+    exercise = next(i for i, cell in CELLS.items() if has_tag(cell, "exercise"))
+    check = "from attnlib.teaching import exercises\nexercises.check('single-query-1', {})"
+    live.write(exercise, check.format("None"))
+    assert live.run(exercise).startswith("Not answered yet")
+    live.write(exercise, check.format("[[2, 8], [2, 8], [0.5, 0.5]]"))
+    assert "You forgot the scale" in live.run(exercise)
+    live.write(exercise, check.format("[[2, 8], [1, 4], [0.0474, 0.9526]]"))
+    assert live.run(exercise).startswith("Right")

@@ -129,6 +129,11 @@ def test_a_method_that_represents_is_used_and_one_that_is_a_class_is_not(outputs
     assert list(class_["data"]) == ["text/plain"]
 
 
+def test_a_value_that_shows_itself_is_left_to_it(outputs):
+    cell = "class A:\n    def _ipython_display_(self):\n        print('itself')\n\n\n"
+    assert texts(outputs(cell + "A()")) == ["itself\n"]
+
+
 def test_outputs_can_be_cleared(outputs):
     cell = "from IPython.display import clear_output\nclear_output(wait=True)"
     assert outputs(cell) == [{"output_type": "clear", "wait": True}]

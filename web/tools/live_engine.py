@@ -52,25 +52,23 @@ UNREACHED = re.compile(
 )
 # Matplotlib's own files: what it draws text and mathematics with, and its styles.
 DATA = re.compile(
-    r"fonts/ttf/(DejaVuSans(-\w+|Mono|Display)?|cm\w+10|LastResort\S*)\.ttf$"
-    r"|fonts/ttf/LICENSE_DEJAVU|stylelib/|matplotlibrc$"
+    r"fonts/ttf/(DejaVuSans(-\w+|Mono|Display)?|STIX\w+|cm\w+10|LastResort\S*)\.ttf$"
+    r"|fonts/ttf/LICENSE|stylelib/|matplotlibrc$"
 )
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the same bytes on every day
 
 
 def prepare(store: Path = STORE) -> Path:
     """Return the folder of the engine, made now if it is not there yet."""
-    ready = store / recipe()
-    if not ready.exists():
-        with tempfile.TemporaryDirectory(dir=make_folder(store)) as scratch:
-            made = make_folder(Path(scratch, "engine"))
+    folder = store / recipe()
+    if not folder.exists():
+        with tempfile.TemporaryDirectory(dir=store.parent) as scratch:
+            made, whole = Path(scratch, "made"), make_folder(Path(scratch, "whole"))
             extract(download(Path(scratch)), made)
-            ready_before = made.rename(Path(scratch, content_name(made)))
-            target = store / ready_before.name
-            if not target.exists():
-                shutil.copytree(ready_before, target)
-        ready.write_text(target.name, encoding="utf-8")
-    return store / ready.read_text(encoding="utf-8")
+            made.rename(whole / content_name(made))
+            shutil.rmtree(store, ignore_errors=True)  # what other recipes left
+            whole.rename(make_folder(store) / folder.name)
+    return next(folder.iterdir())
 
 
 def recipe() -> str:

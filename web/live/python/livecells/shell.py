@@ -46,6 +46,9 @@ class Shell:
 
     def show(self, kind: str, value: Any) -> None:
         """Send the representations of one value; what was printed before comes before."""
+        if hasattr(type(value), "_ipython_display_"):
+            value._ipython_display_()  # it shows itself
+            return
         data = self.display_formatter.format(value)
         self.flush()
         self._outbox.output(kind, data=data, metadata={})
