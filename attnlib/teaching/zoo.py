@@ -31,6 +31,8 @@ from attnlib.single_query import softmax
 from attnlib.teaching.laws import LAWS, Law, broken_laws, describe, law
 from attnlib.teaching.notebook import source_without_docstring
 
+__all__ = ["ANIMALS", "CASES", "Animal", "animal", "broken_by", "difference", "recognise"]
+
 
 def attend(Q: np.ndarray, K: np.ndarray, V: np.ndarray, visible: Any = True) -> np.ndarray:
     """Right attention with a mask, for arrays (..., L, E), (..., S, E) and (..., S, Ev)."""
