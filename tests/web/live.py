@@ -18,6 +18,10 @@ PATIENCE = 300_000  # milliseconds; only a page that hangs takes this long
 NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:e[+-]?\d+)?")
 TOLERANCE = 2e-3  # of a number, or of one: what is printed is rounded to four decimals
 
+# Of Markdown, what a reader does not see; backslashes and the signs that set off formulas too.
+LINK = re.compile(r"\[([^\]]*)\]\([^)\s]*\)")
+MARKS = re.compile(r"^```.*$|^[|:-]+$|[*`|$\\()]|\s", re.MULTILINE)
+
 # The outputs of one cell as a reader finds them: kind and content.
 OUTPUTS = """cell => [...cell.querySelectorAll('.cell_output > *')].map(output => {
   if (output.matches('img')) return ['image', output.src];
@@ -52,7 +56,7 @@ class LivePage:
           return CONDITION;
         }"""
         script = look.replace("CONDITION", condition)
-        self.page.wait_for_function(script, timeout=PATIENCE, polling=200)
+        self.page.wait_for_function(script, timeout=PATIENCE, polling=300)
 
     @property
     def status(self) -> str:
@@ -155,7 +159,7 @@ def difference(stored: tuple[str, str], shown: tuple[str, str]) -> str | None:
     if kind == "live-error":
         return None if before in after else f"{before} became {after}"
     if kind == "text_markdown":
-        before = re.sub(r"^```\w*\n|```$", "", before.strip(), flags=re.MULTILINE)
+        before, after = (MARKS.sub("", LINK.sub(r"\1", text)) for text in (before, after))
     if kind == "text_html":
         before = BeautifulSoup(before, "html.parser").get_text()
     return text_difference(before, after)

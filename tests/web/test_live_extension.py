@@ -20,6 +20,7 @@ html_theme = "basic"
 html_copy_source = False
 html_show_sphinx = False
 nb_execution_mode = "off"
+live_left_out = ["c"]
 """
 
 
@@ -39,9 +40,10 @@ def built(tmp_path_factory):
     """Return the folders of the same book with live cells (1) and without (0)."""
     source = tmp_path_factory.mktemp("book")
     (source / "conf.py").write_text(CONFIGURATION, encoding="utf-8")
-    (source / "index.md").write_text("# Book\n\n```{toctree}\na\nb\n```\n", encoding="utf-8")
+    (source / "index.md").write_text("# Book\n\n```{toctree}\na\nb\nc\n```\n", encoding="utf-8")
     (source / "a.ipynb").write_text(notebook("A", "", "torch", "hide-input"), encoding="utf-8")
-    (source / "b.ipynb").write_text(notebook("B", "torch"), encoding="utf-8")
+    (source / "b.ipynb").write_text(notebook("B", "remove-cell", "torch"), encoding="utf-8")
+    (source / "c.ipynb").write_text(notebook("C", ""), encoding="utf-8")
     return {live: build(source, source.parent / f"out-{live}", live) for live in ("0", "1")}
 
 
@@ -62,8 +64,8 @@ def test_a_page_has_a_button_below_its_title_if_its_cells_run(built):
     assert live.select_one("h1 + .live-start button").get_text() == (
         "Edit and run the code of this page"
     )
-    assert not page(built["1"], "b").select(".live-start")
-    assert not page(built["1"], "index").select(".live-start")
+    for name in ("b", "c", "index"):  # all of torch, left out, no notebook
+        assert not page(built["1"], name).select(".live-start")
 
 
 def test_the_button_knows_where_everything_is(built):
@@ -81,7 +83,7 @@ def test_without_live_cells_nothing_of_them_is_left(built):
     assert "live" not in (built["0"] / "a.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["index", "a", "b"])
+@pytest.mark.parametrize("name", ["index", "a", "b", "c"])
 def test_a_site_without_live_cells_is_complete_in_every_other_way(built, name):
     live, plain = page(built["1"], name), page(built["0"], name)
     for button in live.select(".live-start"):

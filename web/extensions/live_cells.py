@@ -7,7 +7,8 @@ A page carries the button, a few lines of script and the place of each cell. All
 * ``live/page-<hash>/``: scripts, styles, the editor, the library of this checkout, and the code
   of all cells.
 
-``LIVE=0`` in the environment leaves all of it out.
+``live_left_out`` in _config.yml names chapters that get no button; ``LIVE=0`` in the environment
+leaves all of it out.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ class LivePages:
     def collect(self, app: Sphinx, env: Any) -> None:
         """Gather the files of all pages; the folder is named after them."""
         sources = {page: Path(env.doc2path(page)) for page in env.found_docs}
-        found = {page: code_cells(path) for page, path in sources.items()}
-        self.cells = {page: cells for page, cells in found.items() if runs_mostly(cells)}
+        left_out = set(app.config.live_left_out)
+        found = {page: code_cells(path) for page, path in sources.items() if page not in left_out}
+        self.cells = {page: cells for page, cells in found.items() if any(map(runs, cells))}
         self.files = page_files(self.cells)
         self.folder = f"page-{content_hash(self.files)}"
 
@@ -111,11 +113,9 @@ def code_cells(path: Path) -> list[dict[str, Any]]:
     ]
 
 
-def runs_mostly(cells: list[dict[str, Any]]) -> bool:
-    """Tell whether most cells of a page can run in a browser, the two that set it up aside."""
-    shown = [cell for cell in cells if not {"remove-cell", "hide-input"} & set(cell["tags"])]
-    with_torch = [cell for cell in shown if TORCH in cell["tags"]]
-    return bool(shown) and len(with_torch) <= len(shown) / 2
+def runs(cell: dict[str, Any]) -> bool:
+    """Tell whether a browser can run a cell, one that only sets up Colab aside."""
+    return not {TORCH, "remove-cell"} & set(cell["tags"])
 
 
 def page_files(cells: dict[str, list[dict[str, Any]]]) -> dict[str, bytes]:
@@ -167,5 +167,6 @@ def connect(app: Sphinx) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Wait until Sphinx knows what it builds."""
+    app.add_config_value("live_left_out", [], "html", types=[list])  # pages mainly about torch
     app.connect("builder-inited", connect)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
