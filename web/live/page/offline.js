@@ -13,6 +13,7 @@ export async function keepPages(root, assets) {
     const store = await caches.open(PAGES);
     await dropOlderThan(assets, store);
     await Promise.all((await addresses(assets)).map((address) => keep(address, store)));
+    await navigator.serviceWorker.ready;
   } catch {
     // The browser keeps nothing for this site, or is full: the page works while it is online.
   }
