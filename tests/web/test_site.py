@@ -148,9 +148,14 @@ def test_every_solution_of_a_chapter_is_folded_under_its_own_name(site, page):
 def public_modules():
     """Yield the modules that a reader may import.
 
-    The engines work behind `functional`, and the entries of the chapters behind `exercises`.
+    The engines work behind `functional`, the entries of the chapters behind `exercises`, and
+    what the page of laws asks behind that page.
     """
-    behind = ("attnlib.engines", "attnlib.teaching.exercises.")
+    behind = (
+        "attnlib.engines",
+        "attnlib.teaching.exercises.",
+        "attnlib.teaching.implementations",
+    )
     for found in pkgutil.walk_packages(attnlib.__path__, "attnlib."):
         if "._" not in found.name and not found.name.startswith(behind):
             yield importlib.import_module(found.name)
