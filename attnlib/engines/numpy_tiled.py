@@ -166,7 +166,7 @@ def _is_small(call: Call) -> bool:
 
 
 def _attend_whole(call: Call) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """The equation in one piece; None where that is not finite and a mask may be why.
+    """The equation in one piece; None where that is not finite, and needs the care of the tiles.
 
     So it is where a query has nothing to attend, 0 / 0, and where a masked value is NaN or inf.
     """
@@ -181,8 +181,7 @@ def _attend_whole(call: Call) -> tuple[np.ndarray, np.ndarray | None] | None:
         scores = np.broadcast_to(scores, call.score_shape).copy()
     if call.softcap is not None:
         _softcap(scores, call.softcap)
-    has_masks = not (call.attn_mask is call.key_mask is call.left is call.right is None)
-    if has_masks:
+    if not (call.attn_mask is call.key_mask is call.left is call.right is None):
         _mask_whole(scores, call)
     lowest = _LIMITS[scores.dtype][0]  # not -inf, from which -inf cannot be subtracted
     scores -= np.maximum.reduce(scores, axis=-1, keepdims=True, initial=lowest)
@@ -190,7 +189,7 @@ def _attend_whole(call: Call) -> tuple[np.ndarray, np.ndarray | None] | None:
     total = product(weights, _ones(weights.shape[-1], weights.dtype))
     output = product(weights, value)
     output /= total
-    if has_masks and not _is_finite(output):
+    if not _is_finite(output):
         return None
     dtype = call.query.dtype
     if not call.return_weights:
