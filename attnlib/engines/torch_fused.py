@@ -499,11 +499,10 @@ def _by_equation(task: _Task) -> tuple[Tensor, Tensor]:
 
 def _softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Softmax of masked scores; a row without any score above -inf gives zeros."""
-    if mask is None or scores.numel() == 0:
-        return scores.softmax(dim=-1)
-    if mask.dtype is torch.bool:
+    if mask is not None and mask.dtype is torch.bool:
         scores = scores.masked_fill(~mask, -torch.inf)
-    else:  # by selection: an infinite or NaN score at an excluded place must not come through
+    elif mask is not None:
+        # By selection: an infinite or NaN score at an excluded place must not come through.
         scores = torch.where(mask == -torch.inf, -torch.inf, scores + mask)
     blind = (scores == -torch.inf).all(dim=-1, keepdim=True)
     return scores.masked_fill(blind, 0).softmax(dim=-1).masked_fill(blind, 0)
