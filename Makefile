@@ -26,7 +26,7 @@ PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest \
 
 # Everything a page is made of; folders too, so that a removed file counts as a change.
 SOURCES := _config.yml _toc.yml Makefile $(shell find attnlib chapters web/css web/extensions \
-	web/images web/js web/live web/tools/live_engine.py web/vendor -not -path '*/.*' \
+	web/images web/js web/live web/mathematics web/tools/live_engine.py web/vendor -not -path '*/.*' \
 	-not -path '*/__pycache__*')
 
 .DEFAULT_GOAL := help
@@ -84,7 +84,6 @@ $(PAPER).pdf: $(SITE) web/paper/print.css $(wildcard web/paper/*.py)
 	$(BIN)/python web/paper/pdf.py
 
 $(PAPER).epub: $(SITE) web/paper/epub.css web/paper/requirements.txt $(wildcard web/paper/*.py)
-	@$(MAKE) --no-print-directory browser
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r web/paper/requirements.txt
 	$(BIN)/python web/paper/epub.py
 

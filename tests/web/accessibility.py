@@ -18,13 +18,19 @@ THIN_OUT = r"""() => {
     if (seen.has(kind)) word.replaceWith(...word.childNodes);
     seen.add(kind);
   }
-  for (const formula of document.querySelectorAll("mjx-container")) {
+  const formulas = [...document.querySelectorAll("mjx-container")];
+  const widths = formulas.map((formula) => formula.offsetWidth);
+  for (const [index, formula] of formulas.entries()) {
     const kind = `formula ${formula.hasAttribute("display")}`;
+    formula.querySelector("annotation")?.remove(); // nobody sees or hears it
     // A screen reader reads MathML aloud; axe counts no text in it, as if it were silent.
     const said = formula.querySelector("math")?.textContent ?? "";
     if (seen.has(kind)) formula.replaceChildren(said);
     else formula.querySelector("math")?.replaceWith(said);
     seen.add(kind);
+    if (!formula.hasAttribute("display")) { // what scrolls with formulas must not scroll without
+      formula.style.cssText = `display: inline-block; overflow: hidden; width: ${widths[index]}px`;
+    }
   }
   document.body.normalize();
 }"""

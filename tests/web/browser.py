@@ -19,9 +19,9 @@ from web.tools import chromium
 HEIGHT = 900
 PHONE, NARROWEST = 360, 320  # the width of a phone, and of one in large type
 
-# Read in the page itself, once its mathematics is set.
+# Read in the page itself.
 LOOK = r"""async () => {
-  if (window.MathJax) await MathJax.startup.promise;
+  await document.fonts.ready;
   const text = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   const apart = "pre, code, script, style, noscript, mjx-container, .cell_output";

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 from bs4 import BeautifulSoup
 
-from web.paper import archive, epub, epub_math, epub_package, epub_page, imprint, joined
+from web.paper import archive, epub, epub_package, epub_page, imprint, joined
 
 PAGES = ["chapters/one", "chapters/two"]
 NOW = datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC)
@@ -59,22 +59,6 @@ def test_the_contents_name_every_heading_and_keep_a_place_for_its_page():
 def test_all_pages_of_the_contents_are_printed_in_their_order():
     toc = "root: a\nparts: [{chapters: [{file: b}]}, {chapters: [{file: c}, {file: d}]}]"
     assert joined.pages_of(toc) == ["a", "b", "c", "d"]
-
-
-def test_a_formula_loses_its_marks_and_keeps_its_number_apart():
-    assert epub_math.formula(r"\(x\)", display=False) == epub_math.Formula("x", False)
-    numbered = epub_math.formula("\\[\na = b \\tag{2.1}\n\\]", display=True)
-    assert numbered == epub_math.Formula("a = b", True, "2.1")
-
-
-def test_a_set_formula_is_mathml_with_its_number_beside_it():
-    document = page(r'<div class="math">\[x \tag{3.2}\]</div>')
-    one = epub_math.Formula("x", True, "3.2")
-    epub_page.set_formulas(document, {one: "<math><mi>x</mi></math>"})
-    assert (
-        '<div class="math"><math><mi>x</mi></math><span class="number">(3.2)</span></div>'
-        in document.toxml()
-    )
 
 
 def test_links_lead_to_pages_of_the_epub_or_nowhere():

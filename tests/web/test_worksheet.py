@@ -21,7 +21,6 @@ def page(site):
     with chromium_browser() as browser, served(site) as url:
         page = browser.new_page()
         page.goto(f"{url}/chapters/worksheet.html")
-        page.evaluate("MathJax.startup.promise")
         yield page
 
 

@@ -1,5 +1,11 @@
 // Small repairs to the theme's markup, so that what a screen reader says is what is seen.
 document.addEventListener("DOMContentLoaded", () => {
+  // The theme looks too early for tables that scroll: formulas get their width with their fonts.
+  document.fonts.ready.then(() => {
+    for (const table of document.querySelectorAll(".pst-scrollable-table-container")) {
+      table.tabIndex = table.scrollWidth > table.clientWidth ? 0 : -1;
+    }
+  });
   const labelled = "summary[aria-label], .search-button-field[aria-label]";
   for (const element of document.querySelectorAll(labelled)) {
     if (element.textContent.trim()) element.removeAttribute("aria-label");

@@ -1,7 +1,7 @@
 """Make the book for e-readers: ``make epub``.
 
-Sphinx writes the pages (``epub_pages.py``); here formulas become MathML, the package is written,
-and EPUBCheck, which needs Java, has the last word.
+Sphinx writes the pages (``epub_pages.py``), here they are put together, and EPUBCheck, which needs
+Java, has the last word.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xml.dom.minidom import Document
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # a script sees its own folder only
 
-from web.paper import epub_math, epub_package, epub_page, epub_pages, imprint  # noqa: E402
+from web.paper import epub_package, epub_page, epub_pages, imprint  # noqa: E402
 from web.paper.joined import pages_of  # noqa: E402
 
 PAGES = ROOT / "_build/paper/pages/epub"
@@ -48,11 +48,8 @@ def book(folder: Path, facts: imprint.Facts) -> bytes:
     documents = {
         name: epub_page.parse((folder / name).read_text(encoding="utf-8")) for name in names
     }
-    known = epub_math.mathml(
-        {one for page in documents.values() for _, one in epub_page.formulas(page)}
-    )
     for name, document in documents.items():
-        mend(document, name, known, names)
+        mend(document, name, names)
     files = {name: document.toxml("utf-8").decode() for name, document in documents.items()}
     files |= {name: unique_names(text) for name, text in images(folder, files).items()}
     files["_static/pygments.css"] = (folder / "_static/pygments.css").read_text(encoding="utf-8")
@@ -70,13 +67,10 @@ def book(folder: Path, facts: imprint.Facts) -> bytes:
     )
 
 
-def mend(
-    document: Document, name: str, known: dict[epub_math.Formula, str], names: list[str]
-) -> None:
+def mend(document: Document, name: str, names: list[str]) -> None:
     """Make one page fit for an EPUB."""
     epub_page.clean_head(document)
     epub_page.simplify_summaries(document)
-    epub_page.set_formulas(document, known)
     epub_page.lead_to_pages(
         document,
         lambda path: (

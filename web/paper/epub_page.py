@@ -1,12 +1,10 @@
-"""Make one page that Sphinx wrote for an EPUB right: links, folded parts, formulas, styles."""
+"""Make one page that Sphinx wrote for an EPUB right: links, folded parts, styles."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
 from xml.dom.minidom import Document, Element, parseString
-
-from web.paper.epub_math import Formula, formula
 
 SHEETS = ("pygments.css", "book.css")
 
@@ -29,26 +27,6 @@ def text_of(node: Element) -> str:
         child.data if child.nodeType == child.TEXT_NODE else text_of(child)
         for child in node.childNodes
     )
-
-
-def formulas(document: Document) -> Iterator[tuple[Element, Formula]]:
-    """Yield the elements that hold formulas in TeX, with the formulas."""
-    for name, display in (("span", False), ("div", True)):
-        for element in elements(document, name, "math"):
-            yield element, formula(text_of(element), display)
-
-
-def set_formulas(document: Document, known: dict[Formula, str]) -> None:
-    """Replace TeX by MathML; a formula's number stands beside it, as text."""
-    for element, one in formulas(document):
-        while element.firstChild:
-            element.removeChild(element.firstChild)
-        element.appendChild(parseString(known[one]).documentElement)
-        if one.number:
-            number = document.createElement("span")
-            number.setAttribute("class", "number")
-            number.appendChild(document.createTextNode(f"({one.number})"))
-            element.appendChild(number)
 
 
 def simplify_summaries(document: Document) -> None:

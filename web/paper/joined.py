@@ -84,18 +84,6 @@ def style_sheets(html: str, page: str) -> list[str]:
     return [beside(page, link["href"].partition("?")[0]) for link in links]
 
 
-def scripts_of_mathematics(html: str, page: str) -> list[str]:
-    """Return the script elements that set formulas in the browser; none where they are set."""
-    found = []
-    for script in BeautifulSoup(html, "html.parser").select("script"):
-        source = script.get("src", "")
-        if "mathjax" in source:
-            script["src"] = beside(page, source.partition("?")[0])
-        if "mathjax" in source or "window.MathJax" in script.text:
-            found.append(str(script))
-    return found
-
-
 def contents(articles: list[Tag]) -> str:
     """Return a table of contents: chapters and sections, with a place for the page numbers."""
     lines = []
@@ -121,7 +109,6 @@ def join(site: Path, toc: str, opening: str, sheet: str) -> str:
     head = "\n".join(
         [f'<link rel="stylesheet" href="{path}">' for path in style_sheets(html, root)]
         + [f"<style>{sheet}</style>"]
-        + scripts_of_mathematics(sources[pages[1]], pages[1])
     )
     return (
         '<!DOCTYPE html>\n<html lang="en" data-theme="light" data-mode="light">\n<head>\n'

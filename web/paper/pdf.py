@@ -27,9 +27,8 @@ PAPER_WIDTH, MARGIN = 210, 22  # of web/paper/print.css, in millimetres
 PIXELS = 96 / 25.4
 PATIENCE = 600_000  # milliseconds for some thousand formulas on a busy machine
 
-# Formulas are set, pictures are there, and everything that waits to be seen is loaded.
+# Pictures and fonts are there, those too that would wait to be seen.
 SETTLE = """async () => {
-  if (window.MathJax) await MathJax.startup.promise;
   const images = [...document.images];
   images.forEach((image) => (image.loading = "eager"));
   await Promise.all(images.map((image) => image.decode()));

@@ -27,7 +27,6 @@ def main() -> None:
         )
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
         page.goto(PAGE.as_uri())
-        page.evaluate("MathJax.startup.promise")
         page.evaluate("document.getElementById('softmax').scrollIntoView()")
         page.wait_for_timeout(500)  # the theme marks the section in its list
         shot = page.screenshot()

@@ -30,10 +30,11 @@ PACKAGES = {
     },
 }
 
-# Bundles made of the packages that web/live/editor/package-lock.json pins: source -> name.
-EDITOR = WEB / "live/editor"
-BUNDLES = {"editor.js": "live/editor.js", "shim.js": "live/shim.js"}
-BUNDLES_LICENCE = "live/LICENSE"
+# Folder with a package-lock.json, which pins what its modules import -> folder of their bundles.
+BUNDLES = {
+    "live/editor": ("live", ["editor.js", "shim.js"]),
+    "mathematics": ("typesetter", ["typeset.js"]),
+}
 
 
 def fetch(target: Path) -> None:
@@ -54,14 +55,15 @@ def fetch_packages(target: Path) -> None:
 
 
 def bundle_modules(target: Path) -> None:
-    """Bundle the editor of the live cells and what the engine needs, with their licences."""
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(shutil.copytree(EDITOR, Path(scratch, "editor")))
-        subprocess.run(["npm", "ci", "--silent"], cwd=folder, check=True)
-        packages = set()
-        for source, name in BUNDLES.items():
-            packages |= bundle(folder, source, target / name)
-        (target / BUNDLES_LICENCE).write_text(licences(folder, packages), encoding="utf-8")
+    """Bundle each module with all that it imports, with the licences of what is in it."""
+    for home, (place, modules) in BUNDLES.items():
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(shutil.copytree(WEB / home, Path(scratch, "modules")))
+            subprocess.run(["npm", "ci", "--silent"], cwd=folder, check=True)
+            packages = set()
+            for module in modules:
+                packages |= bundle(folder, module, target / place / module)
+            (target / place / "LICENSE").write_text(licences(folder, packages), encoding="utf-8")
 
 
 def bundle(folder: Path, source: str, target: Path) -> set[str]:

@@ -57,12 +57,12 @@ NUMBERS = [
     # By hand
     computed(r"the weights are $\tfrac13$ and $\tfrac23$.", lambda: causal(1)),
     computed(
-        r"$\tfrac13 [1, 2]$ $+ \tfrac23 [3, 0]$ $= [\tfrac73, \tfrac23]$",
+        r"$\tfrac13 [1, 2]$ ${}+ \tfrac23 [3, 0]$ $= [\tfrac73, \tfrac23]$",
         lambda: [causal(1), output(causal(1))],
     ),
     computed(r"the weights are $\tfrac16$, $\tfrac26$ and $\tfrac36$", lambda: causal(2)),
     computed(
-        r"$\tfrac16 [1, 2]$ $+ \tfrac26 [3, 0]$ $+ \tfrac36 [4, 5]$ "
+        r"$\tfrac16 [1, 2]$ ${}+ \tfrac26 [3, 0]$ ${}+ \tfrac36 [4, 5]$ "
         r"$= [\tfrac{19}{6}, \tfrac{17}{6}]$",
         lambda: [causal(2), output(causal(2))],
     ),
@@ -72,11 +72,11 @@ NUMBERS = [
     ),
     # One row, two readings
     computed(
-        r"$\tfrac16 \cdot 1$ $+ \tfrac26 \cdot 3$ $+ \tfrac36 \cdot 4$ $= \tfrac{19}{6}$",
+        r"$\tfrac16 \cdot 1$ ${}+ \tfrac26 \cdot 3$ ${}+ \tfrac36 \cdot 4$ $= \tfrac{19}{6}$",
         lambda: [causal(2), output(causal(2))[0]],
     ),
     computed(
-        r"$[\tfrac16, \tfrac26]$ $+ [\tfrac66, 0]$ $+ [\tfrac{12}{6}, \tfrac{15}{6}]$",
+        r"$[\tfrac16, \tfrac26]$ ${}+ [\tfrac66, 0]$ ${}+ [\tfrac{12}{6}, \tfrac{15}{6}]$",
         lambda: [[w * entry for entry in value] for w, value in zip(causal(2), V, strict=True)],
     ),
     # A mask
@@ -136,7 +136,7 @@ NUMBERS = [
         lambda: [moved_without(1), moved_without(2), 2],
     ),
     given(
-        r"$0.1\, v_0$ $+\, 0.2\, v_1$ $+\, 0.6\, v_2$ $+\, 0.1\, v_3$", "what exercise 2.4 accuses"
+        r"$0.1\, v_0$ ${}+ 0.2\, v_1$ ${}+ 0.6\, v_2$ ${}+ 0.1\, v_3$", "what exercise 2.4 accuses"
     ),
     given(r"The term $0.1\, v_3$. Token 3", "quoted from exercise 2.4"),
     computed(

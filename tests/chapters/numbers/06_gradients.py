@@ -164,7 +164,8 @@ NUMBERS = [
         lambda: all_of(d_query),
     ),
     computed(
-        r"$1 \cdot [1, 1]$ $+ \tfrac13 [0, 3]$ $+ \tfrac16 [2, -1]$ $= [\tfrac43, \tfrac{11}6]$",
+        r"$1 \cdot [1, 1]$ ${}+ \tfrac13 [0, 3]$ ${}+ \tfrac16 [2, -1]$ "
+        r"$= [\tfrac43, \tfrac{11}6]$",
         lambda: [
             *([weights(i)[0], *REPORTS[i]] for i in range(3)),
             d_value(0),

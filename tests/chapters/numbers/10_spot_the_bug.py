@@ -42,12 +42,12 @@ NUMBERS = [
     ),
     computed(r"The first row is $\tfrac13$, $\tfrac37$, $\tfrac26$.", lambda: OVER_QUERIES),
     computed(
-        r"The suspect's row is $\tfrac14 [1, 2]$ $+ \tfrac34 [3, 0]$ "
+        r"The suspect's row is $\tfrac14 [1, 2]$ ${}+ \tfrac34 [3, 0]$ "
         r"$= [\tfrac{10}{4}, \tfrac24]$.",
         lambda: [TOO_FAR, output(TOO_FAR)],
     ),
     computed(
-        r"$\tfrac13 [1, 2]$ $+ \tfrac13 [3, 0]$ $+ \tfrac13 [4, 5]$ $= [\tfrac83, \tfrac73]$.",
+        r"$\tfrac13 [1, 2]$ ${}+ \tfrac13 [3, 0]$ ${}+ \tfrac13 [4, 5]$ $= [\tfrac83, \tfrac73]$.",
         lambda: [EQUAL, output(EQUAL)],
     ),
     computed("With $d = 4$, the number 0.5 is a good", lambda: [4, 1 / np.sqrt(4)]),

@@ -17,6 +17,8 @@ export async function typeset(element) {
 function ready() {
   if (window.MathJax?.typesetPromise) return Promise.resolve();
   loading ??= new Promise((resolve, reject) => {
+    // The page's own formulas are set already; outputs alone are handed over, one by one.
+    window.MathJax = { startup: { typeset: false } };
     const script = document.createElement("script");
     script.src = source;
     script.onload = () => window.MathJax.startup.promise.then(resolve);
