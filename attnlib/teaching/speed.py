@@ -29,13 +29,13 @@ def conditions(record: Mapping[str, Any]) -> str:
     Returns
     -------
     str
-        Processor, cores, versions, date and commit.
+        Processor, cores, versions and commit.
     """
     machine = record["machine"]
     numpy, torch = machine["numpy"], machine["torch"]
     blas = ", ".join(f"{pool['internal_api']} {pool['version']}" for pool in numpy["blas"])
     return (
-        f"Measured on {record['date'][:10]} at commit {record['commit'][:7]}: "
+        f"Measured at commit {record['commit'][:7]}: "
         f"{machine['processor']}, {machine['cores']} cores with {machine['flags'][-1]}, "
         f"Python {machine['python']}, NumPy {numpy['version']} with {blas}, "
         f"PyTorch {torch['version']}."

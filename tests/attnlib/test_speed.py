@@ -40,9 +40,9 @@ RECORD = {
 }  # fmt: skip
 
 
-def test_the_conditions_name_machine_versions_date_and_commit():
+def test_the_conditions_name_machine_versions_and_commit():
     assert speed.conditions(RECORD) == (
-        "Measured on 2026-01-02 at commit abcdef0: A processor, 2 cores with avx2, Python 3.11.7, "
+        "Measured at commit abcdef0: A processor, 2 cores with avx2, Python 3.11.7, "
         "NumPy 2.4.6 with openblas 0.3, PyTorch 2.13.0."
     )
 

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from attnlib.teaching import records
 from attnlib.teaching.speed import time_and_memory
 from benchmarks import __main__ as command
 from benchmarks import child, machine, run, tables
@@ -250,3 +251,13 @@ def test_a_run_with_trouble_ends_with_an_error(trouble, tmp_path, monkeypatch):
 def test_the_processor_is_named_without_the_name_of_the_computer():
     assert machine._processor()
     assert os.uname().nodename not in machine._processor()
+
+
+def test_the_committed_record_is_a_whole_run_of_a_commit():
+    record = records.load("speed")
+    check_schema(record, SCHEMA, "speed")
+    assert (record["budget"], record["interrupted"], record["dirty"]) == ("full", False, False)
+    assert re.fullmatch("[0-9a-f]{40}", record["commit"])
+    assert record["sweep"]
+    text = tables.report(record)
+    assert all(f"{row['group']}: {row['row']}" in text for row in record["rows"])
