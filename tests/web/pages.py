@@ -23,6 +23,12 @@ def notebook_pages() -> list[str]:
     return [page for page in table_of_contents() if (ROOT / f"{page}.ipynb").exists()]
 
 
+def redirects() -> dict[str, str]:
+    """Return the table of old pages in _config.yml, each with its new address, seen from it."""
+    configuration = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    return configuration["sphinx"]["config"]["redirects"]
+
+
 @functools.cache
 def soup(path: Path) -> BeautifulSoup:
     """Return a built page, parsed once."""
