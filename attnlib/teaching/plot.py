@@ -19,10 +19,12 @@ from attnlib.teaching.notebook import COLOURS, GRID
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 # Text drawn on a coloured cell keeps its colour on a dark page: these are not the ink and paper
-# that change there (see attnlib.teaching.notebook).
-DARK_TEXT, LIGHT_TEXT = "#111111", "#fefefe"
+# that change there (see attnlib.teaching.notebook). Of a darker grey or an off-white, neither
+# would stand out 4.5 to 1 from the middle of a colour scale.
+DARK_TEXT, LIGHT_TEXT = "#010101", "#fefefe"
 EXCLUDED = "#d9d9d9"
 LARGEST_PRINTED = 12  # cells a side; beyond it numbers would not be legible
 # Colours from 0 up, and from 0 both ways: above it blue, below it red, which colour-blind readers
@@ -177,7 +179,7 @@ def heatmaps(
             _grey_out(ax, mask)
         if max(array.shape) <= LARGEST_PRINTED:
             printed = None if texts is None else texts[number]
-            _print_numbers(ax, array, printed, limits, mask, signed=signed)
+            _print_numbers(ax, array, printed, image, mask)
     figure.colorbar(image, ax=list(axes[0]), label=label, shrink=0.9)
     figure.set_label(alt)
     return figure
@@ -247,7 +249,7 @@ def stages(panels: Sequence[Stage], *, alt: str, width: int = 2) -> Figure:
         signed = bool((array < 0).any())
         limits = panel.limits or (_both_ways(array) if signed else (0.0, float(array.max())))
         colours = BOTH_WAYS if signed else UPWARDS
-        ax.imshow(array, vmin=limits[0], vmax=limits[1], cmap=colours, aspect="auto")
+        image = ax.imshow(array, vmin=limits[0], vmax=limits[1], cmap=colours, aspect="auto")
         ax.set_title(panel.title)
         names = panel.columns or [f"$k_{{{j}}}$" for j in range(array.shape[1])]
         ax.set_xticks(range(array.shape[1]), names)
@@ -257,7 +259,7 @@ def stages(panels: Sequence[Stage], *, alt: str, width: int = 2) -> Figure:
         visible = None if panel.visible is None else np.asarray(panel.visible)
         if visible is not None:
             _grey_out(ax, visible)
-        _print_numbers(ax, array, panel.text, limits, visible, signed=signed)
+        _print_numbers(ax, array, panel.text, image, visible)
     for ax in axes.flat[len(panels) :]:
         ax.set_axis_off()
     figure.set_label(alt)
@@ -302,12 +304,12 @@ def steps_picture(
         signed = bool((array < 0).any())
         limits = _both_ways(array) if signed else (0.0, max(float(array.max()), 1e-9))
         colours = BOTH_WAYS if signed else UPWARDS
-        ax.imshow(array, vmin=limits[0], vmax=limits[1], cmap=colours, aspect="auto")
+        image = ax.imshow(array, vmin=limits[0], vmax=limits[1], cmap=colours, aspect="auto")
         ax.set_yticks([0], [name])
         ax.set_xticks([])
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
-        _print_numbers(ax, array, [printed], limits, None, signed=signed)
+        _print_numbers(ax, array, [printed], image, None)
     top, bottom = np.atleast_1d(axes)[[0, -1]]
     top.set_xticks(range(S), names)
     top.xaxis.tick_top()
@@ -408,17 +410,32 @@ def _print_numbers(
     ax: Axes,
     array: np.ndarray,
     printed: Sequence[Sequence[str]] | None,
-    limits: tuple[float, float],
+    image: AxesImage,
     visible: ArrayLike | None,
-    *,
-    signed: bool = False,
 ) -> None:
-    middle = 0.67 * limits[1] if signed else limits[0] + 0.55 * (limits[1] - limits[0])
     shown = np.ones(array.shape, bool) if visible is None else np.asarray(visible)
     for (i, j), number in np.ndenumerate(array):
         if not shown[i, j]:
             continue
         text = f"{number:.2f}" if printed is None else printed[i][j]
-        dark_cell = (abs(number) if signed else number) > middle
-        colour = LIGHT_TEXT if dark_cell else DARK_TEXT
+        colour = _letters_on(image.cmap(image.norm(number)))
         ax.text(j, i, text, ha="center", va="center", color=colour, fontsize=9)
+
+
+def _letters_on(cell: Sequence[float]) -> str:
+    """Return the colour, of dark and light text, that stands out more from a cell."""
+    from matplotlib.colors import to_rgb
+
+    return max((DARK_TEXT, LIGHT_TEXT), key=lambda text: _contrast(to_rgb(text), cell))
+
+
+def _contrast(one: Sequence[float], other: Sequence[float]) -> float:
+    """Return the contrast of two colours by the accessibility guidelines of the web, 1 to 21."""
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: Sequence[float]) -> float:
+    parts = np.asarray(colour[:3])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ (0.2126, 0.7152, 0.0722))

@@ -7,6 +7,7 @@ import pytest
 
 from attnlib.causal import causal_mask
 from attnlib.teaching import plot
+from attnlib.teaching.notebook import GRID, INK, PAPER
 
 pyplot = pytest.importorskip("matplotlib.pyplot", reason="Matplotlib is not installed")
 MASKS = [causal_mask(3, 5), causal_mask(3, 5, offset=2), ~causal_mask(3, 5), causal_mask(3, 5)]
@@ -92,13 +93,19 @@ def test_zero_is_the_lightest_signed_colour():
     assert max(shades, key=shades.get) == 0.0
 
 
-def test_numbers_can_be_read_on_every_signed_colour():
-    for numbers in np.array_split(np.linspace(-1.0, 1.0, 41), 4):  # so few that they are printed
-        matrix = np.append(numbers, 1.0)[np.newaxis]
-        (ax,) = panels(plot.heatmap(matrix, signed=True, alt="what is seen"))
+@pytest.mark.parametrize("signed", [False, True], ids=["upwards", "both ways"])
+def test_numbers_can_be_read_on_every_colour_of_the_scales(signed):
+    numbers = np.linspace(-1.0 if signed else 0.0, 1.0, 288)  # a colour scale has 256
+    matrices = numbers.reshape(2, 12, 12)
+    figure = plot.heatmaps(matrices, titles=["", ""], signed=signed, alt="what is seen")
+    for ax, matrix in zip(panels(figure), matrices, strict=True):
         assert len(ax.texts) == matrix.size
         for text, number in zip(ax.texts, matrix.flat, strict=True):
-            assert contrast(text, ax.images[0], number) > 4
+            assert contrast(text, ax.images[0], number) >= 4.5, number
+
+
+def test_text_on_coloured_cells_stays_as_it_is_on_a_dark_page():
+    assert {INK, PAPER, GRID}.isdisjoint({plot.DARK_TEXT, plot.LIGHT_TEXT})
 
 
 def test_steps_below_zero_are_drawn_both_ways_and_others_upwards():
