@@ -26,12 +26,12 @@ PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest \
 
 # Everything a page is made of; folders too, so that a removed file counts as a change.
 SOURCES := _config.yml _toc.yml Makefile $(shell find attnlib chapters web/css web/extensions \
-	web/images web/js web/live web/mathematics web/tools/live_engine.py web/vendor -not -path '*/.*' \
+	web/images web/js web/live web/mathematics web/status web/tools/live_engine.py web/vendor -not -path '*/.*' \
 	-not -path '*/__pycache__*')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve test quick library lint browser notebooks bench pdf epub archive vendor clean _library
+.PHONY: help book serve test quick library lint browser notebooks status bench pdf epub lighthouse archive vendor clean _library
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -63,12 +63,18 @@ browser: $(INSTALLED) ## find or fetch the Chromium of the browser tests
 notebooks: $(INSTALLED) ## run all notebooks in place and store their outputs
 	$(BIN)/python web/notebooks/execute.py chapters/*.ipynb
 
+status: $(INSTALLED) ## check each chapter and law once, and store what came out for the status page
+	$(BIN)/python web/status/record.py
+
 bench: $(INSTALLED) ## measure the library beside others (takes long; not part of the tests)
 	$(BIN)/python -m benchmarks
 
 pdf: $(PAPER).pdf ## print the book in _build/paper, from the built site; needs the browser of the tests
 
 epub: $(PAPER).epub ## make the book for e-readers in _build/paper and check it; needs Java
+
+lighthouse: $(SITE) browser ## have Lighthouse judge the built pages (needs npm and an idle machine)
+	$(BIN)/python web/lighthouse/measure.py
 
 archive: $(PAPER).pdf $(PAPER).epub ## pack site, PDF, EPUB, notebooks, wheel and checksums in _build/paper
 	$(BIN)/python web/paper/archive.py
