@@ -9,8 +9,20 @@ from datetime import UTC, datetime
 
 import pytest
 from bs4 import BeautifulSoup
+from pikepdf import Array, Dictionary, Name, Pdf, Stream
+from sphinx.util.docutils import docutils_namespace, patch_docutils
 
-from web.paper import archive, epub, epub_package, epub_page, imprint, joined
+from web.paper import (
+    archive,
+    epub,
+    epub_package,
+    epub_page,
+    epub_pages,
+    imprint,
+    joined,
+    offer,
+    pdf,
+)
 
 PAGES = ["chapters/one", "chapters/two"]
 NOW = datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC)
@@ -21,6 +33,23 @@ def page(body, head=""):
     return epub_page.parse(
         f'<html xmlns="http://www.w3.org/1999/xhtml"><head>{head}</head><body>{body}</body></html>'
     )
+
+
+@pytest.fixture
+def printed():
+    """A PDF as Chromium prints it, as far as the checks look: two pages, two places, one link."""
+    book = Pdf.new()
+    first, second = book.add_blank_page(), book.add_blank_page()
+    book.Root.Dests = Dictionary(
+        {"/one": Array([first.obj, Name.Fit]), "/two": Array([second.obj, Name.Fit])}
+    )
+    first.Annots = Array([Dictionary(Subtype=Name.Link, Dest=Name.two)])
+    book.Root.MarkInfo = Dictionary(Marked=True)
+    book.Root.StructTreeRoot = Dictionary()
+    book.Root.Lang = "en"
+    book.Root.Outlines = Dictionary(First=Dictionary(Title="One"))
+    pdf.finish(book, FACTS)
+    return book
 
 
 @pytest.mark.parametrize(
@@ -61,6 +90,64 @@ def test_all_pages_of_the_contents_are_printed_in_their_order():
     assert joined.pages_of(toc) == ["a", "b", "c", "d"]
 
 
+def test_the_contents_learn_the_pages_of_their_places(printed):
+    assert pdf.page_numbers(printed) == {"one": 1, "two": 2}
+
+
+def test_a_pdf_with_title_tags_language_outline_and_live_links_has_no_fault(printed):
+    assert pdf.printing_faults(printed, FACTS.title) == []
+
+
+def no_title(book):
+    book.docinfo["/Title"] = "book.invalid"
+
+
+def no_tags(book):
+    book.Root.MarkInfo.Marked = False
+
+
+def no_language(book):
+    del book.Root.Lang
+
+
+def no_outline(book):
+    book.Root.Outlines = Dictionary()
+
+
+def dead_link(book):
+    book.pages[0].Annots.append(Dictionary(Subtype=Name.Link, Dest=Name.gone))
+
+
+def bitmap(book):
+    Stream(book, b"", Subtype=Name.Image, Width=2023, Height=400)  # is in the book from now on
+
+
+@pytest.mark.parametrize(
+    ("spoil", "fault"),
+    [
+        (no_title, "it has not the title of the book"),
+        (no_tags, "it is not tagged"),
+        (no_language, "it names no language"),
+        (no_outline, "it has no outline"),
+        (dead_link, "a link leads nowhere: gone"),
+        (bitmap, "a bitmap is large: 2023 x 400"),
+    ],
+)
+def test_each_fault_of_a_pdf_is_found(printed, spoil, fault):
+    spoil(printed)
+    assert pdf.printing_faults(printed, FACTS.title) == [fault]
+
+
+def test_a_pdf_opens_with_its_outline_under_its_own_title(printed, tmp_path):
+    pdf.save(printed, tmp_path / "book.pdf")
+    with Pdf.open(tmp_path / "book.pdf") as book:
+        assert book.docinfo["/Title"] == FACTS.title
+        assert book.open_metadata()["dc:title"] == FACTS.title
+        assert book.Root.ViewerPreferences.DisplayDocTitle
+        assert book.Root.PageMode == Name.UseOutlines
+        assert pdf.printing_faults(book, FACTS.title) == []
+
+
 def test_links_lead_to_pages_of_the_epub_or_nowhere():
     document = page(
         '<a href="two.html#x">1</a><a href="gone.html">2</a><a href="https://e.example/">3</a>'
@@ -72,6 +159,16 @@ def test_links_lead_to_pages_of_the_epub_or_nowhere():
         "",
         "https://e.example/",
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore::FutureWarning"
+)  # an extension looks at all objects, torch's too
+def test_the_epub_has_no_setting_of_an_extension_that_it_does_without(tmp_path, capsys):
+    with patch_docutils(None), docutils_namespace():
+        epub_pages.application(tmp_path / "pages", epub_pages.epub_config("1.0", FACTS.address))
+    assert "WARNING" not in capsys.readouterr().err  # a warning stops `make epub`
 
 
 def test_a_folded_cell_has_one_line_in_its_head():
@@ -125,3 +222,49 @@ def test_the_date_asked_for_is_the_date_of_every_file(monkeypatch):
     monkeypatch.setenv(imprint.ASKED, str(int(NOW.timestamp())))
     assert imprint.facts().moment == NOW
     assert imprint.moment("") == datetime(1980, 1, 1, tzinfo=UTC)
+
+
+LANDING = f"<p>Start here.</p><p>{offer.MARK}Or make it.</p>"
+
+
+def site_with(landing, folder):
+    (folder / "chapters").mkdir()
+    (folder / offer.LANDING).write_text(landing, encoding="utf-8")
+    return folder
+
+
+def links(site):
+    page = BeautifulSoup((site / offer.LANDING).read_text(encoding="utf-8"), "html.parser")
+    return [link["href"] for link in page.select("a")]
+
+
+def test_the_landing_page_offers_the_books_that_lie_in_the_site_and_no_other(tmp_path):
+    site = site_with(LANDING, tmp_path)
+    assert links(site) == []
+    for name in ("book.epub", "book.pdf", "book.pdf"):
+        (tmp_path / name).write_bytes(b"0" * 1_260_000)
+        offer.offer(tmp_path / name, site)
+        assert {(site / "chapters" / link).resolve() for link in links(site)} == {
+            path.resolve() for path in (site / offer.FOLDER).iterdir()
+        }
+    assert links(site) == ["../books/book.pdf", "../books/book.epub"]
+    text = (site / offer.LANDING).read_text(encoding="utf-8")
+    assert text.count("PDF</a> (1.3 MB)") == 1
+    assert "Or make it." in text
+
+
+def test_the_landing_page_has_a_place_for_the_books(site):
+    page = (site / offer.LANDING).read_text(encoding="utf-8")
+    assert len(offer.PLACE.findall(page)) == 1
+
+
+def test_a_landing_page_without_a_place_for_the_books_is_a_fault(tmp_path):
+    (tmp_path / "book.pdf").touch()
+    with pytest.raises(ValueError, match="no mark"):
+        offer.offer(tmp_path / "book.pdf", site_with("<p>Start here.</p>", tmp_path))
+
+
+def test_the_offer_is_not_printed_into_the_book_itself():
+    html = f"""<article class="bd-article"><section id="top"><p>{offer.MARK}<span class="books">Take
+        the <a href="../books/book.pdf">PDF</a>.</span>Or make it.</p></section></article>"""
+    assert joined.article(html, "chapters/one", PAGES).text.split() == ["Or", "make", "it."]

@@ -1,8 +1,8 @@
 """Put all of the book into one archive: ``make archive``.
 
-Site, PDF, EPUB, notebooks and wheel, with a manifest that says what they were made from and a list
-of checksums. Made twice from the same commit on one machine, site, notebooks and EPUB are the same
-bytes; a PDF carries identifiers that Chromium draws anew.
+Site, with PDF and EPUB in it (``offer.py``), notebooks and wheel, with a manifest that says what
+they were made from and a list of checksums. Made twice from the same commit on one machine, all but
+the PDF are the same bytes; a PDF carries identifiers that Chromium draws anew.
 """
 
 from __future__ import annotations
@@ -21,19 +21,22 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # a script sees its own folder only
 
-from web.paper import imprint  # noqa: E402
+from web.paper import imprint, offer  # noqa: E402
 from web.paper.epub_package import archive  # noqa: E402
 
 PAPER = ROOT / "_build/paper"
 SITE = ROOT / "_build/html"
 NAME = "attention-number-by-number"
-TOOLS = ("jupyter-book", "matplotlib", "numpy", "playwright", "pypdf", "sphinx", "torch")
+TOOLS = ("jupyter-book", "matplotlib", "numpy", "pikepdf", "playwright", "sphinx", "torch")
 
 
 def main() -> None:
     """Gather the files and write the archive."""
     facts = imprint.facts()
-    files = {**tree(SITE, "site"), **books(), **notebooks(), **wheel(facts)}
+    missing = {f"{NAME}.pdf", f"{NAME}.epub"} - offer.books(SITE).keys()
+    if missing:
+        sys.exit(f"The site lacks {sorted(missing)}: run `make archive`, which makes them first.")
+    files = {**tree(SITE, "site"), **notebooks(), **wheel(facts)}
     files["LICENSE"] = (ROOT / "LICENSE").read_bytes()
     files["LICENSE-text"] = (ROOT / "LICENSE-text").read_bytes()
     files["manifest.json"] = manifest(facts, files)
@@ -53,14 +56,6 @@ def tree(folder: Path, name: str) -> dict[str, bytes]:
         f"{name}/{path.relative_to(folder).as_posix()}": path.read_bytes()
         for path in folder.rglob("*")
         if path.is_file()
-    }
-
-
-def books() -> dict[str, bytes]:
-    """Return PDF and EPUB."""
-    return {
-        path.name: path.read_bytes()
-        for path in map(PAPER.joinpath, (f"{NAME}.pdf", f"{NAME}.epub"))
     }
 
 

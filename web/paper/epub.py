@@ -18,7 +18,7 @@ from xml.dom.minidom import Document
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # a script sees its own folder only
 
-from web.paper import epub_package, epub_page, epub_pages, imprint  # noqa: E402
+from web.paper import epub_package, epub_page, epub_pages, imprint, offer  # noqa: E402
 from web.paper.joined import pages_of  # noqa: E402
 
 PAGES = ROOT / "_build/paper/pages/epub"
@@ -39,6 +39,7 @@ def main() -> None:
     EPUB.write_bytes(book(PAGES, facts))
     if subprocess.run([*command, EPUB]).returncode:
         sys.exit("EPUBCheck found faults.")
+    offer.offer(EPUB)
     print(f"{EPUB.relative_to(ROOT)}: {EPUB.stat().st_size / 1e6:.1f} MB")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,31 +21,39 @@ UNWANTED = {
     "sphinx_book_theme",
     "sphinx_copybutton",
     "sphinx_design",
+    "sphinx_reredirects",
     "sphinx_thebe",
     "sphinx_togglebutton",
 }
+THEIR_SETTINGS = ("live_left_out", "redirect_html_template_file", "redirects")
 
 
 def write_pages(folder: Path, version: str, address: str) -> None:
     """Write the pages into a folder, with the package file that lists them."""
-    config = epub_config(version, address)
     with patch_docutils(None), docutils_namespace():
-        app = Sphinx(
-            srcdir=ROOT,
-            confdir=None,
-            outdir=folder,
-            doctreedir=folder.with_name(f"{folder.name}.doctrees"),
-            buildername="epub",
-            confoverrides=config,
-            status=None,
-            freshenv=True,
-            warningiserror=True,
-            keep_going=True,
-        )
-        app.setup_extension("sphinx_multitoc_numbering")  # as Jupyter Book does: chapter numbers
+        app = application(folder, epub_config(version, address))
         app.build(force_all=True)
     if app.statuscode:
         raise SystemExit("The pages of the EPUB could not be written.")
+
+
+def application(folder: Path, config: dict[str, Any]) -> Sphinx:
+    """Return Sphinx, ready to write the pages into a folder."""
+    app = Sphinx(
+        srcdir=ROOT,
+        confdir=None,
+        outdir=folder,
+        doctreedir=folder.with_name(f"{folder.name}.doctrees"),
+        buildername="epub",
+        confoverrides=config,
+        status=None,
+        warning=sys.stderr,
+        freshenv=True,
+        warningiserror=True,
+        keep_going=True,
+    )
+    app.setup_extension("sphinx_multitoc_numbering")  # as Jupyter Book does: chapter numbers
+    return app
 
 
 def epub_config(version: str, address: str) -> dict[str, Any]:
@@ -55,6 +64,8 @@ def epub_config(version: str, address: str) -> dict[str, Any]:
         cli_config={"latex_individualpages": False},
     )
     config["extensions"] = [name for name in config["extensions"] if name not in UNWANTED]
+    for name in THEIR_SETTINGS:
+        del config[name]
     return {
         **config,
         "project": config["html_title"],

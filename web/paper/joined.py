@@ -16,7 +16,7 @@ from bs4 import BeautifulSoup, Tag
 # What only makes sense on a screen.
 OF_SCREENS = (
     "script, noscript, .headerlink, .live-start, button, .copybtn, .prev-next-area, "
-    ".viewcode-link, details.hide > summary"
+    ".viewcode-link, details.hide > summary, .books"
 )
 
 

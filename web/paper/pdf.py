@@ -1,7 +1,8 @@
 """Print the book as a PDF: ``make pdf``.
 
 The pages of the built site are joined into one (``joined.py``) and printed by Chromium, twice: the
-first printing tells the page numbers that stand in the table of contents of the second.
+first printing, a plain one, tells the page numbers that stand in the table of contents of the
+second, which has tags and an outline.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 import html
 import mimetypes
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+from pikepdf import Array, Dictionary, Name, ObjectStreamMode, Pdf, Stream
 from playwright.sync_api import Page, Route, sync_playwright
-from pypdf import PdfReader, PdfWriter
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # a script sees its own folder only
 
-from web.paper import imprint, joined  # noqa: E402
+from web.paper import imprint, joined, offer  # noqa: E402
 from web.tools import chromium  # noqa: E402
 
 SITE = ROOT / "_build/html"
@@ -55,36 +58,43 @@ TOO_WIDE = """() => {
       one.parentElement.textContent.trim().slice(0, 60));
 }"""
 
+# Returns the places whose page is not known.
 FILL_IN = """(pages) => {
-  for (const place of document.querySelectorAll("[data-place]"))
-    place.textContent = pages[place.dataset.place] ?? "";
+  const entries = [...document.querySelectorAll("[data-place]")];
+  for (const entry of entries) entry.textContent = pages[entry.dataset.place] ?? "";
+  return entries.filter((entry) => !entry.textContent).map((entry) => entry.dataset.place);
 }"""
+
+LARGEST_BITMAP = 1000  # pixels on a side: heatmaps are smaller, a drawing or a shadow would not be
 
 
 def main() -> None:
     """Print the book, check what was printed, and say what there is."""
     facts = imprint.facts()
-    sheet = (Path(__file__).with_name("print.css")).read_text(encoding="utf-8")
-    toc = (ROOT / "_toc.yml").read_text(encoding="utf-8")
-    book = joined.join(SITE, toc, opening(facts), sheet)
     PDF.parent.mkdir(parents=True, exist_ok=True)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium.find(), args=[*chromium.FLAGS]
-        )
-        page = browser.new_page()
-        page.set_default_timeout(PATIENCE)
-        page.route("**/*", lambda route: answer(route, book))
-        print_book(page, PDF)
-        browser.close()
-    finish(PDF, facts)
-    reader = PdfReader(PDF)
-    faults = list(printing_faults(reader))
+    with tempfile.TemporaryDirectory() as folder:
+        printed = Path(folder, "printed.pdf")
+        print_book(joined_book(facts), printed)
+        with Pdf.open(printed) as book:
+            finish(book, facts)
+            stop_at("The PDF is not as it should be:", printing_faults(book, facts.title))
+            save(book, PDF)
+            count = len(book.pages)
+    offer.offer(PDF)
+    print(f"{PDF.relative_to(ROOT)}: {count} pages, {PDF.stat().st_size / 1e6:.1f} MB")
+
+
+def joined_book(facts: imprint.Facts) -> str:
+    """Return the one page that is printed."""
+    sheet = Path(__file__).with_name("print.css").read_text(encoding="utf-8")
+    toc = (ROOT / "_toc.yml").read_text(encoding="utf-8")
+    return joined.join(SITE, toc, opening(facts), sheet)
+
+
+def stop_at(message: str, faults: list[str]) -> None:
+    """End the program where there are faults, and name them."""
     if faults:
-        PDF.unlink()
-        sys.exit("The PDF is not as it should be:\n" + "\n".join(faults))
-    size = PDF.stat().st_size / 1e6
-    print(f"{PDF.relative_to(ROOT)}: {len(reader.pages)} pages, {size:.1f} MB")
+        sys.exit("\n".join([message, *faults]))
 
 
 def opening(facts: imprint.Facts) -> str:
@@ -113,74 +123,107 @@ def answer(route: Route, book: str) -> None:
         route.abort()
 
 
-def print_book(page: Page, target: Path) -> None:
-    """Print the joined page twice, with the page numbers of the first printing in the second."""
+def print_book(book: str, target: Path) -> None:
+    """Print the joined page with Chromium."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium.find(), args=[*chromium.FLAGS]
+        )
+        page = browser.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.route("**/*", lambda route: answer(route, book))
+        lay_out(page)
+        print_twice(page, target)
+        browser.close()
+
+
+def lay_out(page: Page) -> None:
+    """Open the joined page as it looks on paper, and see that nothing runs off it."""
     width = round((PAPER_WIDTH - 2 * MARGIN) * PIXELS)
     page.set_viewport_size({"width": width, "height": 1000})
     page.emulate_media(media="print", color_scheme="light")
     page.goto(HOME)
     page.evaluate(SETTLE)
     page.evaluate(FIT)
-    wide = page.evaluate(TOO_WIDE)
-    if wide:
-        sys.exit("Wider than the page:\n" + "\n".join(wide))
-    for _ in range(2):
-        page.pdf(path=target, prefer_css_page_size=True, tagged=True, outline=True)
-        page.evaluate(FILL_IN, page_numbers(PdfReader(target)))
+    stop_at("Wider than the page:", page.evaluate(TOO_WIDE))
 
 
-def page_numbers(reader: PdfReader) -> dict[str, int]:
-    """Return the page, counted from 1, of every place that some link leads to."""
-    places = reader.named_destinations
+def print_twice(page: Page, target: Path) -> None:
+    """Print the open page, with the page numbers of a first printing in the second."""
+    page.pdf(path=target, prefer_css_page_size=True)
+    with Pdf.open(target) as first:
+        unknown = page.evaluate(FILL_IN, page_numbers(first))
+    stop_at("No page is known for these entries of the contents:", unknown)
+    page.pdf(path=target, prefer_css_page_size=True, tagged=True, outline=True)
+
+
+def destinations(book: Pdf) -> dict[str, Array]:
+    """Return the places that have a name, which links lead to."""
     return {
-        name.removeprefix("/"): reader.get_destination_page_number(place) + 1
-        for name, place in places.items()
+        name.removeprefix("/"): place
+        for name, place in book.Root.get("/Dests", Dictionary()).items()
     }
 
 
-def finish(path: Path, facts: imprint.Facts) -> None:
+def page_numbers(book: Pdf) -> dict[str, int]:
+    """Return the page, counted from 1, of every place that some link leads to."""
+    numbers = {page.objgen: number for number, page in enumerate(book.pages, 1)}
+    return {name: numbers[place[0].objgen] for name, place in destinations(book).items()}
+
+
+def finish(book: Pdf, facts: imprint.Facts) -> None:
     """Give the PDF its title and date, and let a reader show the title and the outline."""
-    writer = PdfWriter(clone_from=path)
     moment = facts.moment.strftime("D:%Y%m%d%H%M%SZ")
-    writer.add_metadata(
-        {
-            "/Title": facts.title,
-            "/Author": facts.author,
-            "/Subject": facts.subtitle,
-            "/CreationDate": moment,
-            "/ModDate": moment,
-        }
-    )
-    writer.create_viewer_preferences().display_doctitle = True
-    writer.page_mode = "/UseOutlines"
-    writer.write(path)
+    book.docinfo["/Title"] = facts.title
+    book.docinfo["/Author"] = facts.author
+    book.docinfo["/Subject"] = facts.subtitle
+    book.docinfo["/CreationDate"] = moment
+    book.docinfo["/ModDate"] = moment
+    with book.open_metadata(set_pikepdf_as_editor=False) as metadata:
+        metadata.load_from_docinfo(book.docinfo)
+    book.Root.ViewerPreferences = Dictionary(DisplayDocTitle=True)
+    book.Root.PageMode = Name.UseOutlines
 
 
-def printing_faults(reader: PdfReader) -> list[str]:
-    """Return what a good PDF must not lack: tags, language, outline, live links."""
-    catalog = reader.trailer["/Root"]
+def save(book: Pdf, target: Path) -> None:
+    """Write the PDF with its many small objects, most of them tags, compressed."""
+    book.save(target, object_stream_mode=ObjectStreamMode.generate, deterministic_id=True)
+
+
+def printing_faults(book: Pdf, title: str) -> list[str]:
+    """Return what is amiss: a good PDF has title, tags, language, outline, and no dead links."""
     faults = []
-    if not catalog.get("/MarkInfo", {}).get("/Marked") or "/StructTreeRoot" not in catalog:
+    if book.docinfo.get("/Title") != title:
+        faults.append("it has not the title of the book")
+    if not book.Root.get("/MarkInfo", {}).get("/Marked") or "/StructTreeRoot" not in book.Root:
         faults.append("it is not tagged")
-    if not catalog.get("/Lang"):
+    if not book.Root.get("/Lang"):
         faults.append("it names no language")
-    if not reader.outline:
+    if "/First" not in book.Root.get("/Outlines", {}):
         faults.append("it has no outline")
-    dead = dead_links(reader)
-    if dead:
-        faults.append(f"links lead nowhere: {sorted(dead)}")
+    faults += [f"a link leads nowhere: {name}" for name in sorted(dead_links(book))]
+    faults += [f"a bitmap is large: {width} x {height}" for width, height in large_bitmaps(book)]
     return faults
 
 
-def dead_links(reader: PdfReader) -> set[str]:
+def dead_links(book: Pdf) -> set[str]:
     """Return the names of places that links lead to and that the PDF does not have."""
-    places = set(reader.named_destinations)
     links = [
-        note.get_object().get("/Dest") or note.get_object().get("/A", {}).get("/D")
-        for page in reader.pages
+        note.get("/Dest", note.get("/A", {}).get("/D"))
+        for page in book.pages
         for note in page.get("/Annots", [])
     ]
-    return {str(link) for link in links if isinstance(link, str)} - places
+    names = {str(link).removeprefix("/") for link in links if not isinstance(link, Array | None)}
+    return names - set(destinations(book))
+
+
+def large_bitmaps(book: Pdf) -> Iterator[tuple[int, int]]:
+    """Yield width and height of pictures that should be drawings."""
+    for thing in book.objects:
+        if isinstance(thing, Stream) and thing.get("/Subtype") == Name.Image:
+            size = int(thing.Width), int(thing.Height)
+            if max(size) > LARGEST_BITMAP:
+                yield size
 
 
 if __name__ == "__main__":
