@@ -22,6 +22,9 @@ PHONE, NARROWEST = 360, 320  # the width of a phone, and of one in large type
 # Read in the page itself.
 LOOK = r"""async () => {
   await document.fonts.ready;
+  const all_at_once = document.createElement("style"); // what is far from the screen counts too
+  all_at_once.textContent = "* { content-visibility: visible !important }";
+  document.head.append(all_at_once);
   const text = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   const apart = "pre, code, script, style, noscript, mjx-container, .cell_output";

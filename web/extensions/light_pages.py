@@ -5,10 +5,14 @@
   style sheet has two thousand rules for the same icons as a font, which go too.
 * The theme loads the index of the search on every page, for a search while typing that this book
   does not offer. Only the page of the search needs it.
+* A page asks for its styles in some twenty files and waits for each. They become one file. And it
+  waits for scripts that have nothing to do before the page is there; they are deferred.
 """
 
 from __future__ import annotations
 
+import hashlib
+import posixpath
 import re
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,13 @@ SCRIPT = re.compile(r'[ \t]*<script[^>]*\bsrc="(?P<source>[^"?]*)[^"]*"[^>]*></s
 ICONS = "scripts/fontawesome.js"
 SEARCH = ("searchtools.js", "language_data.js", "searchindex.js")
 STYLE = "styles/pydata-sphinx-theme.css"
+OPTIONS = "documentation_options.js"  # scripts written into the page use it
+SHEET = re.compile(
+    r'[ \t]*<link\b(?=[^>]*\brel="stylesheet")[^>]*\bhref="(?P<root>[./]*)_static/'
+    r'(?P<name>[^"?]*)[^"]*"[^>]*>\n?'
+)
+IMPORT = re.compile(r'@import\s+(?:url\()?"(?P<name>[^"]+)"\)?;')
+ADDRESS = re.compile(r"""url\((?P<quote>["']?)(?!data:|#|/|[a-z]+:)(?P<path>[^)"']+)(?P=quote)\)""")
 RULES = re.compile(r'(?:\.fa-[\w-]+::?before,?)+\{content:"[^"]*"\}')
 DRAWING = r'[{{,]"?{name}"?:\[(\d+),(\d+),\[[^\]]*\],"\w*","([^"]+)"'
 
@@ -58,13 +69,62 @@ def outline(width: str, height: str, path: str) -> str:
     return f'viewBox="0 0 {width} {height}"><path d="{path}"/>'
 
 
+class Sheets:
+    """The style sheets in a folder, each row of them that a page asks for joined into one."""
+
+    def __init__(self, static: Path) -> None:
+        self.static = static
+        self.joined: dict[tuple[str, ...], str] = {}
+        self.parts: set[str] = set()
+
+    def join(self, page: str) -> str:
+        """Return a page that asks for one style sheet."""
+        links = list(SHEET.finditer(page))
+        names = tuple(dict.fromkeys(link["name"] for link in links))
+        if len(names) < 2:
+            return page
+        address = f"{links[0]['root']}_static/{self.file_of(names)}"
+        one = f'    <link rel="stylesheet" href="{address}" />\n'
+        before, after = page[: links[0].start()], page[links[0].end() :]
+        return before + one + SHEET.sub("", after)
+
+    def file_of(self, names: tuple[str, ...]) -> str:
+        """Return the name of the file that holds all of these sheets, in their order."""
+        if names not in self.joined:
+            text = "\n".join(map(self.text, names))
+            digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+            self.joined[names] = f"book-{digest}.css"
+            (self.static / self.joined[names]).write_text(text, encoding="utf-8")
+        return self.joined[names]
+
+    def text(self, name: str) -> str:
+        """Return a sheet with what it imports, and with addresses as seen from the folder."""
+        self.parts.add(name)
+        folder = posixpath.dirname(name)
+        content = (self.static / name).read_text(encoding="utf-8").replace('@charset "UTF-8";', "")
+
+        def beside(path: str) -> str:
+            return posixpath.normpath(posixpath.join(folder, path))
+
+        content = ADDRESS.sub(lambda found: f'url("{beside(found["path"])}")', content)
+        return IMPORT.sub(lambda found: self.text(beside(found["name"])), content)
+
+    def remove_parts(self) -> None:
+        """Remove the sheets that are now in a joined one."""
+        for name in self.parts:
+            (self.static / name).unlink()
+
+
 def lighten(page: str, name: str, icons: Icons) -> str:
-    """Return a page with its icons written out, and without scripts that do nothing for it."""
+    """Return a page with its icons written out, and with no script that it must wait for."""
 
     def keep(found: re.Match[str]) -> str:
         source = found["source"]
-        needless = source.endswith(ICONS) or (name != "search" and source.endswith(SEARCH))
-        return "" if needless else found[0]
+        if source.endswith(ICONS) or (name != "search" and source.endswith(SEARCH)):
+            return ""
+        if name == "search" or source.endswith(OPTIONS) or " defer" in found[0]:
+            return found[0]
+        return found[0].replace("<script", "<script defer", 1)
 
     return ICON.sub(icons.inline, SCRIPT.sub(keep, page))
 
@@ -74,19 +134,21 @@ def lighten_site(app: Sphinx, error: Exception | None) -> None:
     static = Path(app.outdir, "_static")
     if error is not None or app.builder.name not in {"html", "dirhtml"}:
         return
+    style = (static / STYLE).read_text(encoding="utf-8")
+    (static / STYLE).write_text(RULES.sub("", style), encoding="utf-8")
     icons = Icons((static / ICONS).read_text(encoding="utf-8"))
+    sheets = Sheets(static)
     for path in Path(app.outdir).rglob("*.html"):
         if static in path.parents:
             continue
         text = path.read_text(encoding="utf-8")
-        path.write_text(lighten(text, path.stem, icons), encoding="utf-8")
-    style = (static / STYLE).read_text(encoding="utf-8")
-    (static / STYLE).write_text(RULES.sub("", style), encoding="utf-8")
+        path.write_text(sheets.join(lighten(text, path.stem, icons)), encoding="utf-8")
+    sheets.remove_parts()
     for path in [static / ICONS, *static.glob("scripts/*.map"), *static.glob("styles/*.map")]:
         path.unlink(missing_ok=True)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the step with Sphinx."""
-    app.connect("build-finished", lighten_site)
+    app.connect("build-finished", lighten_site, priority=900)  # when all others wrote their files
     return {"parallel_read_safe": True, "parallel_write_safe": True}
