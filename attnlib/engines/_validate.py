@@ -174,11 +174,19 @@ def describe(array: Any) -> str:
 
 
 def _are_plain_arrays(query: Any, key: Any, value: Any) -> bool:
-    """The common NumPy call, told in three comparisons: nothing to convert, nothing to refuse."""
+    """The common call, told in a few comparisons: nothing to convert, nothing to refuse."""
+    kind = query.__class__
+    if not kind is key.__class__ is value.__class__:
+        return False
+    if kind is np.ndarray:
+        return query.dtype == key.dtype == value.dtype and query.dtype in _NATIVE_FLOATS
+    torch = sys.modules.get("torch")
     return (
-        query.__class__ is key.__class__ is value.__class__ is np.ndarray
+        torch is not None
+        and kind is torch.Tensor
         and query.dtype == key.dtype == value.dtype
-        and query.dtype in _NATIVE_FLOATS
+        and query.dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+        and query.device == key.device == value.device
     )
 
 
