@@ -21,7 +21,7 @@ VIEWS = [
     for width in (1280, PHONE)
     for scheme in SCHEMES
 ]
-HEAVIEST = 900_000  # bytes of all that a page loads, compressed as servers do
+HEAVIEST = 500_000  # bytes of all that a page loads, compressed as servers do
 PACKED = {".woff", ".woff2", ".png"}  # compressed already
 each_view = pytest.mark.parametrize("view", VIEWS, ids=str)
 
