@@ -159,3 +159,14 @@ def test_one_failure_or_dead_process_fails_the_test_command(tmp_path, fault):
     )
     assert "test_faulty.py::test_faulty" in done.stdout.partition("short test summary")[2]
     assert done.returncode == 1
+
+
+def test_the_published_site_offers_the_book_for_paper_and_e_readers():
+    path = ".github/workflows/publish.yml"
+    kinds = [step.get("run") or step["uses"].partition("@")[0] for step in steps(WORKFLOWS[path])]
+    for command in ("make pdf", "make epub"):
+        assert (
+            kinds.index("make test")
+            < kinds.index(command)
+            < kinds.index("actions/upload-pages-artifact")
+        )

@@ -81,6 +81,7 @@ def epub_config(version: str, address: str) -> dict[str, Any]:
         "html_favicon": None,
         "html_logo": None,
         "html_permalinks": False,
+        "pygments_style": "a11y-high-contrast-light",
         "epub_author": config["author"],
         "epub_basename": "book",
         "epub_description": config["myst_html_meta"]["description"],
