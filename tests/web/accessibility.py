@@ -40,9 +40,9 @@ THIN_OUT = r"""() => {
 COLOURS = ["color-contrast", "link-in-text-block"]
 COLOURED = {"chapters/index", "chapters/01_single_query", "chapters/bibliography", "search", "page"}
 
-RUN = """async (options) => {
+RUN = """async ([part, options]) => {
   const fixed = {resultTypes: ["violations"], preload: false, iframes: false};
-  const found = await axe.run(document, {...fixed, ...options});
+  const found = await axe.run(part ?? document, {...fixed, ...options});
   return found.violations.flatMap(({id, impact, nodes}) => nodes.map((node) =>
     [`${id} (${impact}): ${node.target}`, node.html.slice(0, 200), node.failureSummary].join("\\n"),
   ));
@@ -59,4 +59,10 @@ def violations(page: Page, name: str, scheme: str) -> list[str]:
         options = {"runOnly": {"type": "rule", "values": COLOURS}}
     page.evaluate(THIN_OUT)
     page.evaluate(AXE)
-    return page.evaluate(RUN, options)
+    return page.evaluate(RUN, [None, options])
+
+
+def violations_within(page: Page, part: str) -> list[str]:
+    """Return what axe finds wrong with the elements of a selector, which stay as they are."""
+    page.evaluate(AXE)
+    return page.evaluate(RUN, [part, {}])

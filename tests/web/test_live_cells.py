@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.web.accessibility import violations_within
 from tests.web.browser import NARROWEST, PHONE, View, chromium_browser, opened, served
 from tests.web.live import PATIENCE, LivePage, code_cells, has_tag
 
@@ -270,3 +271,14 @@ def test_an_exercise_checks_the_reader_s_answer(live):
     assert "You forgot the scale" in live.run(EXERCISE)
     live.write(EXERCISE, check.format("[[2, 8], [1, 4], [0.0474, 0.9526]]"))
     assert live.run(EXERCISE).startswith("Right")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (PHONE, "light")])
+def test_axe_finds_no_violation_in_live_cells_and_their_bar(live, width, scheme):
+    before = live.page.viewport_size
+    live.page.set_viewport_size({"width": width, "height": 900})
+    live.page.evaluate(f"document.documentElement.dataset.theme = '{scheme}'")
+    found = violations_within(live.page, ".live-toolbar, .cell[data-live]")
+    live.page.evaluate("document.documentElement.dataset.theme = 'light'")
+    live.page.set_viewport_size(before)
+    assert found == []

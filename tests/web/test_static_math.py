@@ -51,6 +51,13 @@ def test_a_page_shows_its_formulas_without_a_script(built):
 
 
 @pytest.mark.slow
+def test_a_formula_in_a_sentence_stays_with_the_sign_that_touches_it(built):
+    first, second = built.page().select(".math-and-sign")
+    assert [len(first.contents), len(second.contents)] == [1, 2]
+    assert second.contents[1] == "."
+
+
+@pytest.mark.slow
 def test_a_screen_reader_gets_mathml_that_keeps_the_source(built):
     page = built.page()
     sources = [note.text for note in page.select("math annotation")]
@@ -106,5 +113,5 @@ def test_a_mistake_names_the_formula_and_the_next_one_is_set(typesetter):
     assert "mjx-mfrac" in typesetter.html(r"\frac12", True)
 
 
-def test_letters_in_a_formula_are_as_high_as_those_of_the_text(typesetter):
-    assert "font-size: calc(1ex / 0.431)" in typesetter.style_sheet("")
+def test_a_formula_is_as_large_as_the_text_around_it_wants(typesetter):
+    assert "font-size: calc(1ex / 0.46)" in typesetter.style_sheet("")

@@ -25,6 +25,11 @@ SHEET = "mathematics.css"
 FONTS = "../mathjax/output/chtml/fonts/woff-v2"  # seen from _static
 NUMBER = re.compile(r"\\tag\{([^{}]*)\}")
 
+# A formula in a sentence and the signs that touch it.
+SIGNS = re.compile(
+    r'([(\[“]*)(<span class="math"><mjx-container\b)|(</mjx-container></span>)([)\].,;:!?”’]*)'
+)
+
 logger = logging.getLogger(__name__)
 
 
@@ -61,6 +66,15 @@ def formula(writer: HTML5Translator, node: nodes.math | nodes.math_block, displa
         return ""
 
 
+def keep_signs(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Keep each formula in a sentence on one line with the comma or bracket that touches it."""
+    if body := context.get("body"):
+        before, after = r'<span class="math-and-sign">\1\2', r"\3\4</span>"
+        context["body"] = SIGNS.sub(lambda m: m.expand(before if m[2] else after), body)
+
+
 def begin(app: Sphinx) -> None:
     """Start the one typesetter of a build."""
     app.typesetter = Typesetter()
@@ -77,5 +91,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Make it what writes formulas: Sphinx prefers it, as the one beside its own."""
     app.add_html_math_renderer("static", (set_inline, None), (set_block, None))
     app.connect("builder-inited", begin)
+    app.connect("html-page-context", keep_signs)
     app.connect("build-finished", write_sheet)
     return {"parallel_read_safe": True, "parallel_write_safe": False}

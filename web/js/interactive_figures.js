@@ -138,10 +138,10 @@
     return { picture, x, y, back };
   }
 
-  function dotWithName(axes, point, text) {
+  function dotWithName(axes, point, text, left = false) {
     const [x, y] = [axes.x(point[0]), axes.y(point[1])];
-    return [node("svg:circle", { class: "point", cx: x, cy: y, r: 4 }),
-      node("svg:text", { x: x + 7, y: y - 6 }, text)];
+    const place = left ? { x: x - 7, y: y - 6, "text-anchor": "end" } : { x: x + 7, y: y - 6 };
+    return [node("svg:circle", { class: "point", cx: x, cy: y, r: 4 }), node("svg:text", place, text)];
   }
 
   function queryPlane(moved) {
@@ -149,7 +149,8 @@
     const arrow = node("svg:line", { class: "arrow", x1: axes.x(0), y1: axes.y(0) });
     const handle = node("svg:circle", { class: "handle", r: 9 });
     const { picture } = axes;
-    [[0, 0], [1, 0], [0, 1]].forEach((key, j) => picture.append(...dotWithName(axes, key, `k${j}`)));
+    // On the left, where the query of the example does not hide a name.
+    [[0, 0], [1, 0], [0, 1]].forEach((key, j) => picture.append(...dotWithName(axes, key, `k${j}`, true)));
     picture.append(arrow, handle);
     const follow = (event) => {
       const inside = (number) => Math.max(-REACH, Math.min(REACH, Math.round(10 * number) / 10));

@@ -13,8 +13,11 @@ from pathlib import Path
 from py_mini_racer import MiniRacer
 
 BUNDLE = Path(__file__).resolve().parents[1] / "vendor/typesetter/typeset.js"
-# A page's own text sets the size: MathJax's letters without ascenders are 0.431 em high.
-MATCH_HEIGHT = 'mjx-container[jax="CHTML"] {\n  font-size: calc(1ex / 0.431);\n}\n'
+# A page's own text sets the size. MathJax's small letters are 0.431 em high, its digits 0.644 em;
+# the digits of a sans serif rise less above its small letters. Between the size at which small
+# letters agree and the one at which digits do, a formula looks as large as its sentence.
+# Formulas of live cells (web/live/page/mathematics.js) are made smaller by 0.431 / 0.46 as well.
+MATCH_HEIGHT = 'mjx-container[jax="CHTML"] {\n  font-size: calc(1ex / 0.46);\n}\n'
 MISTAKE = re.compile(r'data-mjx-error="([^"]*)"')
 
 

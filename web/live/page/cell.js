@@ -58,6 +58,8 @@ export class Cell {
       changed: () => this.edited(),
       complete: (code, cursor) => session.complete(code, cursor),
     });
+    // Said outright: axe does not know that what can be edited can have the focus.
+    box.querySelector("[contenteditable]").tabIndex = 0;
     const tools = make("div", "live-tools");
     tools.append(make("span", "live-name", this.name), run, this.reset, this.status);
     for (const shown of input.children) shown.hidden = true;

@@ -18,7 +18,8 @@ function ready() {
   if (window.MathJax?.typesetPromise) return Promise.resolve();
   loading ??= new Promise((resolve, reject) => {
     // The page's own formulas are set already; outputs alone are handed over, one by one.
-    window.MathJax = { startup: { typeset: false } };
+    // The scale is that of the page's own (web/mathematics/typesetter.py).
+    window.MathJax = { startup: { typeset: false }, chtml: { scale: 0.431 / 0.46 } };
     const script = document.createElement("script");
     script.src = source;
     script.onload = () => window.MathJax.startup.promise.then(resolve);
