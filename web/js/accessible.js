@@ -13,20 +13,18 @@ const nearFormulas = new IntersectionObserver(
   (seen) => {
     const near = seen.filter((entry) => entry.isIntersecting).map(({ target }) => target);
     for (const [formula, wide] of near.map((formula) => [formula, isWide(formula)])) {
+      formula.firstElementChild?.removeAttribute("tabindex"); // for readers without scripts
       formula.classList.toggle("wide", wide);
       if (wide) formula.tabIndex = 0;
       else formula.removeAttribute("tabindex");
     }
   },
-  { rootMargin: "100% 0%" },
+  { rootMargin: "300% 0%" },
 );
 
 function watchFormulas() {
   nearFormulas.disconnect();
-  for (const formula of document.querySelectorAll(".math")) {
-    formula.firstElementChild?.removeAttribute("tabindex"); // for readers without scripts
-    nearFormulas.observe(formula);
-  }
+  for (const formula of document.querySelectorAll(".math")) nearFormulas.observe(formula);
 }
 addEventListener("resize", watchFormulas);
 
