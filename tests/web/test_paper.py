@@ -148,6 +148,38 @@ def test_a_pdf_opens_with_its_outline_under_its_own_title(printed, tmp_path):
         assert pdf.printing_faults(book, FACTS.title) == []
 
 
+def small_book(text):
+    return (
+        '<!DOCTYPE html><html lang="en"><title>book.invalid</title><main><article id="a">'
+        f'<h1 id="top">One</h1>{text}<a href="#top">up</a></article></main></html>'
+    )
+
+
+@pytest.mark.slow
+def test_a_book_is_printed_with_tags_and_the_pages_of_its_contents(tmp_path):
+    contents = '<a href="#b">Two <i data-place="b"></i></a><h2 id="b" style="break-before:page">'
+    pdf.print_book(small_book(contents), tmp_path / "book.pdf")
+    with Pdf.open(tmp_path / "book.pdf") as book:
+        pdf.finish(book, FACTS)
+        assert pdf.printing_faults(book, FACTS.title) == []
+        assert pdf.page_numbers(book) == {"top": 1, "b": 2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('<a href="#gone">there</a>', "Links lead nowhere:\ngone"),
+        ('<i data-place="gone"></i>', "No page is known for these entries of the contents:\ngone"),
+        (f"<pre>{'x' * 200}</pre>", "Wider than the page:\na: #text xxx"),
+        ('<hr style="width: 900px">', "Wider than the page:\\na: HR"),
+    ],
+)
+def test_no_book_is_printed_that_runs_off_the_page_or_leads_nowhere(text, fault, tmp_path):
+    with pytest.raises(SystemExit, match=fault):
+        pdf.print_book(small_book(text), tmp_path / "book.pdf")
+
+
 def test_links_lead_to_pages_of_the_epub_or_nowhere():
     document = page(
         '<a href="two.html#x">1</a><a href="gone.html">2</a><a href="https://e.example/">3</a>'

@@ -47,16 +47,34 @@ FIT = """() => {
   }
 }"""
 
+# Elements and bare text that reach beyond the edge; not what is there for screen readers only.
 TOO_WIDE = """() => {
   const edge = document.body.getBoundingClientRect().right + 1;
-  const wide = [...document.querySelectorAll("main *")]
-    .filter((one) => !one.closest("mjx-assistive-mml, svg *"))
-    .filter((one) => one.getBoundingClientRect().right > edge);
-  return wide
-    .filter((one) => !wide.includes(one.parentElement))
-    .map((one) => `${one.closest("article").id}: ${one.tagName} ${one.className} ` +
+  const left_out = (node) => node.matches?.("mjx-assistive-mml, svg > *");
+  const nodes = document.createTreeWalker(
+    document.querySelector("main"),
+    NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT,
+    (node) => (left_out(node) ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT),
+  );
+  const range = document.createRange();
+  const wide = new Set();
+  while (nodes.nextNode()) {
+    const node = nodes.currentNode;
+    if (node.nodeType === Node.TEXT_NODE) range.selectNode(node);
+    const box = (node.nodeType === Node.TEXT_NODE ? range : node).getBoundingClientRect();
+    if (box.right > edge) wide.add(node);
+  }
+  return [...wide]
+    .filter((one) => ![...one.childNodes].some((child) => wide.has(child)))
+    .map((one) => `${one.parentElement.closest("article")?.id}: ${one.nodeName} ` +
       one.parentElement.textContent.trim().slice(0, 60));
 }"""
+
+# Chromium silently leaves out a link whose place is missing.
+DEAD_LINKS = """() => [...document.querySelectorAll('a[href^="#"]')]
+  .map((link) => decodeURIComponent(link.hash.slice(1)))
+  .filter((name) => !document.getElementById(name))
+"""
 
 # Returns the places whose page is not known.
 FILL_IN = """(pages) => {
@@ -138,11 +156,12 @@ def print_book(book: str, target: Path) -> None:
 
 
 def lay_out(page: Page) -> None:
-    """Open the joined page as it looks on paper, and see that nothing runs off it."""
+    """Open the joined page as it looks on paper; no link is dead and nothing runs off the page."""
     width = round((PAPER_WIDTH - 2 * MARGIN) * PIXELS)
     page.set_viewport_size({"width": width, "height": 1000})
     page.emulate_media(media="print", color_scheme="light")
     page.goto(HOME)
+    stop_at("Links lead nowhere:", page.evaluate(DEAD_LINKS))
     page.evaluate(SETTLE)
     page.evaluate(FIT)
     stop_at("Wider than the page:", page.evaluate(TOO_WIDE))
