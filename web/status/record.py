@@ -29,7 +29,7 @@ SOURCES = ("attnlib", "chapters", "conftest.py", "requirements.txt", "web/status
 
 def made() -> dict:
     """Run everything and return the record."""
-    begun = {"schema": 1, "date": machine.now(), **state()}
+    begun = {"schema": 1, "date": machine.now(), **state(), "load": round(os.getloadavg()[0], 1)}
     asked, killed = laws.asked(), laws.bugs()
     pages = notebooks.pages()
     ran = notebooks.run(pages)
