@@ -26,6 +26,7 @@ SCHEMA = {
     "date": str,
     "commit": str,
     "dirty": bool,
+    "load": float,
     "machine": {**SPEED["machine"], "matplotlib": str},
     "library": str,
     "chapters": [
@@ -235,6 +236,7 @@ class TestBuiltPage:
         assert shown["Matplotlib"] == machine["matplotlib"]
         assert shown["PyTorch"] == machine["torch"]["version"]
         assert shown["processor"] == machine["processor"]
+        assert shown["load at the beginning"] == f"{RECORD['load']:.1f}"
 
     def test_says_when_and_from_what_the_record_was_made(self, site):
         page = soup(site / f"{status_page.PAGE}.html").select_one("article.bd-article").text

@@ -116,6 +116,7 @@ def versions(record: dict) -> str:
         ("PyTorch", machine["torch"]["version"]),
         ("processor", machine["processor"]),
         ("cores", str(machine["cores"])),
+        ("load at the beginning", f"{record['load']:.1f}"),
         ("system", machine["system"]),
     ]
     return table(("what", "which"), rows)
