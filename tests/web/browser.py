@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from threading import Thread
 from urllib.parse import urlsplit
 
 from playwright.sync_api import BrowserContext, Page, Playwright, sync_playwright
@@ -68,23 +64,6 @@ class Visit:
     foreign: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     seen: dict = field(default_factory=dict)
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Serve a folder on the loopback address; yield its URL."""
-    handler = functools.partial(QuietHandler, directory=folder)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-class QuietHandler(SimpleHTTPRequestHandler):
-    """Serves files without a line of log for each."""
-
-    def log_message(self, *args: object) -> None:
-        """Say nothing."""
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attnlib import attention_steps, causal_attention, dense_attention, softmax
-from tests.web.browser import PHONE, chromium_browser, served
+from tests.web.browser import PHONE
 
 pytestmark = pytest.mark.slow  # needs the built site and a browser
 
@@ -16,18 +16,6 @@ KEYS = np.array([[0, 0, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1]])
 VALUES = np.array([[1, 2], [3, 0], [4, 5]])
 SHARES = np.array([[1, 3, 2], [1, 2, 1], [1, 2, 3]])
 HEADS = "04_multi_head"
-
-
-@pytest.fixture(scope="module")
-def home(site):
-    with served(site) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium_browser() as browser:
-        yield browser
 
 
 @pytest.fixture

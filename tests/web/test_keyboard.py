@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.web.browser import PHONE, View, chromium_browser, opened, served
+from tests.web.browser import PHONE, View, opened
 
 pytestmark = pytest.mark.slow  # needs the built site and a browser
 
@@ -37,18 +37,6 @@ STOP = """() => {
     scrolls: stop.scrollWidth > stop.clientWidth,
   };
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium_browser() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
-def home(site):
-    with served(site) as url:
-        yield url
 
 
 @pytest.fixture(scope="module", params=[1280, PHONE])

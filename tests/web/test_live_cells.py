@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.web.accessibility import violations_within
-from tests.web.browser import NARROWEST, PHONE, View, chromium_browser, opened, served
+from tests.web.browser import NARROWEST, PHONE, View, chromium_browser, opened
 from tests.web.live import PATIENCE, LivePage, code_cells, has_tag
+from web.tools.server import served
 
 pytestmark = pytest.mark.slow  # needs the built site and a browser
 
@@ -44,12 +45,6 @@ def send_some_cells(route):
     wanted = {*range(PRINTS_WEIGHTS + 1), TORCH, EXERCISE}
     response = route.fetch()
     route.fulfill(json=[cell for cell in response.json() if cell["index"] in wanted])
-
-
-@pytest.fixture(scope="module")
-def home(site):
-    with served(site) as url:
-        yield url
 
 
 @pytest.fixture(scope="module")

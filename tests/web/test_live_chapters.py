@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 import yaml
 
-from tests.web.browser import View, chromium_browser, opened, served
+from tests.web.browser import View, chromium_browser, opened
 from tests.web.live import LivePage, code_cells, difference, differences
 from tests.web.pages import ROOT, notebook_pages, soup
 
@@ -30,12 +30,6 @@ def browser():
     with chromium_browser() as browser:
         browser.route("**/tex-chtml-full.js", lambda route: route.fulfill(**NO_MATHJAX))
         yield browser
-
-
-@pytest.fixture(scope="module")
-def home(site):
-    with served(site) as url:
-        yield url
 
 
 @pytest.mark.parametrize("chapter", notebook_pages())

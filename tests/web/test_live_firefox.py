@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.web.browser import served
 from tests.web.firefox import find, firefox
 from tests.web.live import OUTPUTS, code_cells, differences
+from web.tools.server import served
 
 pytestmark = [
     pytest.mark.slow,  # needs the built site and a browser

@@ -8,8 +8,9 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.web.browser import NARROWEST, PHONE, View, chromium_browser, look, opened, served
+from tests.web.browser import NARROWEST, PHONE, View, look, opened
 from tests.web.pages import notebook_pages, table_of_contents
+from web.tools.server import served
 
 pytestmark = pytest.mark.slow  # needs the built site and a browser
 
@@ -24,18 +25,6 @@ VIEWS = [
 HEAVIEST = 500_000  # bytes of all that a page loads, compressed as servers do
 PACKED = {".woff", ".woff2", ".png"}  # compressed already
 each_view = pytest.mark.parametrize("view", VIEWS, ids=str)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium_browser() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
-def home(site):
-    with served(site) as url:
-        yield url
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,9 @@ import functools
 
 import pytest
 
-from tests.web.browser import View, chromium_browser, opened, served
+from tests.web.browser import View, chromium_browser, opened
 from tests.web.pages import notebook_pages, table_of_contents
+from web.tools.server import served
 
 pytestmark = pytest.mark.slow  # needs the built site and a browser
 

@@ -7,7 +7,7 @@ import posixpath
 import pytest
 
 from tests.web.accessibility import violations
-from tests.web.browser import View, chromium_browser, opened
+from tests.web.browser import View, opened
 from tests.web.pages import ROOT, notebook_pages, redirects, soup, table_of_contents
 from tests.web.test_extensions import build, contents
 
@@ -32,12 +32,6 @@ def target(old):
 def small(tmp_path_factory):
     pages = {"conf.py": CONFIGURATION, "index.md": "# I\n" + contents("new"), "new.md": NEW}
     return build(tmp_path_factory.mktemp("redirects"), pages)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium_browser() as browser:
-        yield browser
 
 
 def test_a_small_site_with_old_addresses_builds_without_a_word(small):

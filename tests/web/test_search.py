@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tests.web.browser import View, chromium_browser, opened, served
+from tests.web.browser import View, chromium_browser, opened
+from web.tools.server import served
 
 pytestmark = pytest.mark.slow  # needs the built site and a browser
 

@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from tests.web.browser import chromium_browser, served
+from tests.web.browser import chromium_browser
 from web.tools import worksheet
+from web.tools.server import served
 
 pytestmark = pytest.mark.slow  # needs the built site and a browser
 

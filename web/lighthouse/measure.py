@@ -16,10 +16,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +25,7 @@ sys.path.insert(0, str(ROOT))  # a script sees its own folder only
 from benchmarks import machine  # noqa: E402
 from web.paper.joined import pages_of  # noqa: E402
 from web.tools import chromium  # noqa: E402
+from web.tools.server import QuietHandler, served  # noqa: E402
 
 HOME = Path(__file__).parent
 SITE = ROOT / "_build/html"
@@ -56,7 +54,7 @@ def main() -> None:
     options = parser.parse_args()
     install()
     pages = [page for page in chapters() if options.pages in page]
-    with served(SITE) as address:
+    with served(SITE, CompressingHandler) as address:
         found = {page: measured(f"{address}/{page}.html", page, options.runs) for page in pages}
     record = {"date": machine.now(), **commit(), **conditions(), "runs": options.runs}
     record["pages"] = found
@@ -158,17 +156,7 @@ def conditions() -> dict[str, Any]:
     }
 
 
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Serve a folder at an address of this machine, compressed."""
-    handler = functools.partial(CompressingHandler, directory=folder)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-class CompressingHandler(SimpleHTTPRequestHandler):
+class CompressingHandler(QuietHandler):
     """Sends text compressed and lets a browser keep files, as servers of static sites do."""
 
     protocol_version = "HTTP/1.1"
@@ -189,9 +177,6 @@ class CompressingHandler(SimpleHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @functools.cache
