@@ -123,8 +123,8 @@ def _group(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _times(ratio: float) -> str:
-    """A ratio with two places, fewer where it is large."""
-    return f"{ratio:.{2 if ratio < 10 else 0}f} ×"
+    """A ratio with two places, fewer where it is large; its sign stays on its line."""
+    return f"{ratio:.{2 if ratio < 10 else 0}f}\N{NO-BREAK SPACE}×"
 
 
 def _draw(

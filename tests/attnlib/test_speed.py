@@ -49,7 +49,7 @@ def test_the_conditions_name_machine_versions_and_commit():
 
 def test_ratios_have_a_line_for_each_group_that_is_asked_for():
     assert speed.ratios(RECORD, ["forward"]).splitlines()[2:] == [
-        "| all pairs | PyTorch | 0.97 × | 1.04 × |"
+        "| all pairs | PyTorch | 0.97\N{NO-BREAK SPACE}× | 1.04\N{NO-BREAK SPACE}× |"
     ]
 
 
@@ -60,8 +60,8 @@ def test_a_group_that_was_not_measured_is_named():
 
 def test_the_trick_that_buys_most_comes_first():
     assert speed.what_tricks_buy(RECORD).splitlines()[2:] == [
-        "| skipping | 20 × |",
-        "| tiles that fit | 1.25 × |",
+        "| skipping | 20\N{NO-BREAK SPACE}× |",
+        "| tiles that fit | 1.25\N{NO-BREAK SPACE}× |",
     ]
 
 
