@@ -20,7 +20,8 @@ LEFT_OUT = CONFIGURATION["sphinx"]["config"]["live_left_out"]
 # Setting the formulas of a page takes longer than most of its cells; other tests do it.
 NO_MATHJAX = {
     "content_type": "text/javascript",
-    "body": "window.MathJax = {startup: {}, typesetPromise: async () => {}}",
+    "body": "const done = Promise.resolve();"
+    "window.MathJax = {startup: {promise: done}, typesetPromise: () => done}",
 }
 
 
