@@ -13,6 +13,8 @@ sys.path.insert(0, str(ROOT / "web/extensions"))
 
 import light_pages
 
+from web.paper.joined import pages_of
+
 SCRIPT = (
     'var regular={"file":[1,2,[],"f1","M0"]};'
     'var solid={bars:[4,5,["navicon"],"f2","M1"],"file":[3,4,[],"f1","M9z"]}'
@@ -102,8 +104,8 @@ def test_scripts_wait_for_the_page_unless_others_wait_for_them():
 
 @pytest.mark.slow
 def test_no_page_of_the_site_waits_for_more_than_one_sheet_and_one_script(site):
-    for path in (site / "chapters").glob("*.html"):
-        page = soup(path)
-        assert len(page.select("link[rel=stylesheet]")) == 1, path.name
+    for name in pages_of((ROOT / "_toc.yml").read_text(encoding="utf-8")):
+        page = soup(site / f"{name}.html")
+        assert len(page.select("link[rel=stylesheet]")) == 1, name
         waited_for = [script["src"] for script in page.select("script[src]:not([defer], [async])")]
         assert [re.sub(r".*/|\?.*", "", source) for source in waited_for] == [light_pages.OPTIONS]

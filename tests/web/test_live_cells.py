@@ -273,6 +273,7 @@ def test_axe_finds_no_violation_in_live_cells_and_their_bar(live, width, scheme)
     before = live.page.viewport_size
     live.page.set_viewport_size({"width": width, "height": 900})
     live.page.evaluate(f"document.documentElement.dataset.theme = '{scheme}'")
+    live.page.wait_for_timeout(500)  # a moment after a change of width the theme looks what scrolls
     found = violations_within(live.page, ".live-toolbar, .cell[data-live]")
     live.page.evaluate("document.documentElement.dataset.theme = 'light'")
     live.page.set_viewport_size(before)
