@@ -1,9 +1,9 @@
 """Have Lighthouse judge the pages of the built site: ``make lighthouse``.
 
 The site is served compressed, as web servers do. Each page is visited several times as from a
-desktop and as from a slow phone; the median counts. What does not depend on time is looked at in the
-first visit alone. The numbers go to ``scores.json``, with the
-machine and the versions that they come from. Timings depend on the machine: run it on an idle one.
+desktop and as from a slow phone; the median counts. What does not depend on time is looked at in
+the first visit alone. The numbers go to ``scores.json``, with the machine and the versions that
+they come from. Timings depend on the machine: run it on an idle one.
 """
 
 from __future__ import annotations
