@@ -1,8 +1,9 @@
-"""What judges the pages with Lighthouse: the server, the choice of pages, the aims."""
+"""What judges the pages with Lighthouse: the server, the choice of pages, the aims, the record."""
 
 from __future__ import annotations
 
 import gzip
+import json
 import urllib.error
 import urllib.request
 
@@ -47,3 +48,15 @@ def test_the_table_has_a_line_for_each_page_and_form():
     assert len(lines) == 4
     assert lines[3].startswith("| a | mobile | 100 | 100 | 100 | 97 |")
     assert {line.count("|") for line in lines} == {lines[0].count("|")}
+
+
+def test_the_committed_record_is_a_whole_run_without_a_fault():
+    record = json.loads(measure.SCORES.read_text(encoding="utf-8"))
+    assert record["runs"] >= 5
+    assert record["dirty"] is False
+    assert list(record["pages"]) == measure.chapters()
+    for page, forms in record["pages"].items():
+        for form, numbers in forms.items():
+            perfect = [numbers[name] for name in ("accessibility", "best-practices", "seo")]
+            assert perfect == [100, 100, 100], f"{page}, {form}"
+            assert 0 < numbers["performance"] <= 100
