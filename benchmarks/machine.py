@@ -48,11 +48,15 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def commit() -> dict[str, Any]:
-    """The commit that is checked out, and whether attnlib or benchmarks differ from it."""
+def commit(*sources: str) -> dict[str, Any]:
+    """The commit that is checked out, and whether the sources (paths) differ from it.
+
+    Without paths they are what a measurement of the library depends on.
+    """
+    sources = sources or ("attnlib", "benchmarks/*.py")
     try:
         head = _git("rev-parse", "HEAD")
-        changed = _git("status", "--porcelain", "--", "attnlib", "benchmarks/*.py")
+        changed = _git("status", "--porcelain", "--", *sources)
     except (OSError, subprocess.CalledProcessError):  # a copy without git
         return {"commit": None, "dirty": None}
     return {"commit": head, "dirty": bool(changed)}

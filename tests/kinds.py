@@ -7,10 +7,12 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+import pytest
 
 HAS_TORCH = find_spec("torch") is not None
 if HAS_TORCH:
     import torch
+needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
 
 # What one rounding, or a few of them, may change in numbers of size one.
 TOLERANCES = {"float64": 1e-12, "float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}

@@ -10,10 +10,10 @@ from attnlib.gradients import dense_attention_gradients, softmax_jacobian
 from tests import reference
 from tests.kinds import (
     FLOAT64_KINDS,
-    HAS_TORCH,
     NUMPY_FLOAT64,
     check_close,
     check_unchanged,
+    needs_torch,
     snapshot,
     to_numpy,
 )
@@ -224,7 +224,7 @@ class TestEquations:
         check_close(dK, np.zeros((4, 2)), kind)
 
 
-@pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
+@needs_torch
 class TestAutograd:
     LARGER = ((2, 6, 5, 4), (2, 3, 7, 4), (2, 3, 7, 8), (2, 6, 5, 8))  # Ev = 8
 

@@ -17,12 +17,12 @@ from attnlib import attention_gradients, scaled_dot_product_attention
 from tests import equation, reference
 from tests.attnlib.test_properties import calls
 from tests.kinds import (
-    HAS_TORCH,
     KINDS,
     TORCH_KINDS,
     Kind,
     check_close,
     check_unchanged,
+    needs_torch,
     snapshot,
     to_numpy,
 )
@@ -229,7 +229,7 @@ class TestLargePoison:
         assert np.isnan(output[1]).all()
 
 
-@pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
+@needs_torch
 class TestLargeGradients:
     @each_full_precision
     @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ class TestLargeGradients:
             check_close(gradient, right.numpy(), kind, factor=40)
 
 
-@pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
+@needs_torch
 class TestLargeTensors:
     """What the small tests say of torch transforms and of devices, where there is much to save."""
 

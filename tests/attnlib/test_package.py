@@ -18,7 +18,7 @@ import numpydoc.validate
 import pytest
 
 import attnlib
-from tests.kinds import HAS_TORCH
+from tests.kinds import HAS_TORCH, needs_torch
 
 PUBLIC = {
     *("softmax", "attention_steps", "single_query_attention"),
@@ -33,8 +33,8 @@ FOLDER = Path(attnlib.__file__).parent
 def module_names() -> list[str]:
     """Return every module of the package that can be imported here."""
     found = pkgutil.walk_packages(attnlib.__path__, "attnlib.")
-    needs_torch = {"attnlib.nn", "attnlib.engines.torch_fused"}
-    return [m.name for m in found if HAS_TORCH or m.name not in needs_torch]
+    with_torch = {"attnlib.nn", "attnlib.engines.torch_fused"}
+    return [m.name for m in found if HAS_TORCH or m.name not in with_torch]
 
 
 def defined_in(module: ModuleType) -> dict[str, object]:
@@ -169,7 +169,7 @@ class TestSignatures:
     def test_are_those_of_the_contract(self, name):
         assert plain_signature(look_up(attnlib, name)) == SIGNATURES[name]
 
-    @pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
+    @needs_torch
     @pytest.mark.parametrize("name", TORCH_SIGNATURES)
     def test_of_the_torch_module_are_those_of_the_contract(self, name):
         module = importlib.import_module("attnlib.nn")
@@ -192,7 +192,7 @@ class TestSignatures:
             assert isinstance(prop, property)
             assert prop.fset is None
 
-    @pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
+    @needs_torch
     def test_engines_define_the_same_functions_with_the_same_parameters(self):
         engines = [
             importlib.import_module(f"attnlib.engines.{name}")
@@ -389,7 +389,7 @@ class TestImports:
         done = run_python("import attnlib" + USE_EVERYTHING, "-O")
         assert (done.returncode, done.stderr) == (0, "")
 
-    @pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
+    @needs_torch
     def test_torch_tensors_work_when_torch_is_imported_after(self):
         code = (
             "import attnlib, torch; x = torch.ones(2, 5, 4); "

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 
@@ -26,12 +25,12 @@ from attnlib.dense import tiled_attention
 from tests import reference
 from tests.kinds import (
     FLOAT64_KINDS,
-    HAS_TORCH,
     KINDS,
     NUMPY_FLOAT64,
     Kind,
     check_close,
     check_unchanged,
+    needs_torch,
     snapshot,
     to_numpy,
 )
@@ -196,7 +195,7 @@ class TestEveryCall:
         check_close(weights, expected_weights, kind, factor=10)
 
 
-@pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
+@needs_torch
 class TestEveryGradient:
     """Against autograd through the equation, written in elementary torch operations."""
 

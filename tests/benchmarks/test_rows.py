@@ -15,11 +15,10 @@ from benchmarks import operations
 from benchmarks.calls import Sizes, dense, library, library_without, tiny
 from benchmarks.rows import Group, Row, all_groups, find
 from benchmarks.tricks import GROUPS as TRICKS
-from tests.kinds import HAS_TORCH
+from tests.kinds import needs_torch
 
 GROUPS = [group for _, group in all_groups()]
 ROWS = [(group, row) for group in GROUPS for row in group.rows if group.measured != "own"]
-NEEDS_TORCH = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
 
 each_row = pytest.mark.parametrize(
     ("group", "row"), ROWS, ids=[f"{group.name}: {row.name}" for group, row in ROWS]
@@ -30,7 +29,7 @@ def made_tiny(row: Row) -> Row:
     return dataclasses.replace(row, sizes=tiny(row.sizes))
 
 
-@NEEDS_TORCH
+@needs_torch
 @each_row
 def test_both_sides_of_a_row_agree(group: Group, row: Row):
     sides = operations.both_sides(made_tiny(row))
@@ -53,7 +52,7 @@ def test_only_rows_that_compare_different_things_have_no_tolerance():
     assert different == {"window length", "window", "cache", "skipping"}
 
 
-@NEEDS_TORCH
+@needs_torch
 def test_a_row_with_a_wrong_result_is_not_timed():
     _, row = find("forward", "(1, 8, 1024, 64)")
     wrong = dataclasses.replace(made_tiny(row), ours=lambda inputs: library(inputs, scale=0.5))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import os
 import re
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,9 +21,9 @@ from benchmarks.child import Child, MeasuringError
 from benchmarks.rows import all_groups
 from tests.benchmarks.records import RECORD as SCHEMA
 from tests.benchmarks.records import check_schema, record_of
-from tests.kinds import HAS_TORCH
+from tests.kinds import needs_torch
 
-NEEDS_TORCH = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
+ROOT = Path(__file__).parents[2]
 
 
 class Terminal(io.StringIO):
@@ -60,7 +62,7 @@ def small_run() -> dict:
     return run.measure_all(rows, [64], budget="quick", stream=io.StringIO())
 
 
-@NEEDS_TORCH
+@needs_torch
 @pytest.mark.slow
 def test_a_run_gives_a_record_from_which_tables_and_picture_are_made(small_run):
     check_schema(small_run, SCHEMA)
@@ -72,7 +74,7 @@ def test_a_run_gives_a_record_from_which_tables_and_picture_are_made(small_run):
     assert time_and_memory(small_run["sweep"], alt="Lines.").get_label() == "Lines."
 
 
-@NEEDS_TORCH
+@needs_torch
 @pytest.mark.slow
 def test_the_picture_holds_every_way_in_time_and_in_memory(small_run):
     (point,) = small_run["sweep"]
@@ -82,7 +84,7 @@ def test_the_picture_holds_every_way_in_time_and_in_memory(small_run):
     assert min(*point["seconds"].values()) > 0
 
 
-@NEEDS_TORCH
+@needs_torch
 @pytest.mark.slow
 def test_a_child_holds_every_library_to_its_threads(one_thread):
     facts = one_thread.ask("describe")
@@ -261,3 +263,17 @@ def test_the_committed_record_is_a_whole_run_of_a_commit():
     assert record["sweep"]
     text = tables.report(record)
     assert all(f"{row['group']}: {row['row']}" in text for row in record["rows"])
+
+
+def test_the_record_is_what_chapter_3_says_of_it():
+    """One thread, 512 keys or more, in every line of its table."""
+    chapter = json.loads((ROOT / "chapters/03_dense.ipynb").read_text(encoding="utf-8"))
+    sources = ["".join(cell["source"]) for cell in chapter["cells"]]
+    (cell,) = [source for source in sources if source.startswith("compared = [")]
+    compared = ast.literal_eval(cell[cell.index("[") : cell.index("]") + 1])
+    record = records.load("speed")
+    measured = {group["name"]: group["measured"] for group in record["groups"]}
+    assert {measured[name] for name in compared} == {"cpu"}
+    assert record["threads"]["cpu"] == 1
+    shown = [row for _, group, row in run.chosen("") if group.name in compared]
+    assert min(row.sizes.keys for row in shown) == 512

@@ -52,6 +52,13 @@ def test_no_page_of_the_site_needs_the_script_or_the_font_of_the_icons(site):
     assert not list(site.rglob("fontawesome.js"))
 
 
+def test_the_theme_measures_nothing_or_the_build_stops():
+    script = f"all.forEach(e=>{{{light_pages.MEASURING}}})"
+    assert light_pages.without_measuring(script) == "all.forEach(e=>{0})"
+    with pytest.raises(ValueError, match="parts that scroll"):
+        light_pages.without_measuring("all.forEach(e=>{})")
+
+
 @pytest.fixture
 def static(tmp_path):
     (tmp_path / "styles").mkdir()

@@ -18,6 +18,10 @@ SCRATCH = next(i for i, cell in CELLS.items() if "".join(cell["source"]).startsw
 TORCH = next(i for i, cell in CELLS.items() if has_tag(cell, "torch"))
 EXERCISE = next(i for i, cell in CELLS.items() if has_tag(cell, "exercise"))
 
+# Of a formula, as a multiple of the text around it.
+SIZE = """formula => parseFloat(getComputedStyle(formula).fontSize) /
+  parseFloat(getComputedStyle(formula.parentElement).fontSize)"""
+
 RICH = """
 import base64
 from IPython.display import HTML, Image, Latex, Markdown, SVG, display
@@ -160,6 +164,9 @@ def test_rich_outputs_are_shown_as_what_they_are(live):
     assert outputs.locator("script").count() == 0
     outputs.locator(".text_latex mjx-container, .text_latex math").first.wait_for()
     outputs.locator(".text_markdown mjx-container, .text_markdown math").first.wait_for()
+    formulas = [outputs.locator("mjx-container").first, live.page.locator("p mjx-container").first]
+    ours, the_page_s = [formula.evaluate(SIZE) for formula in formulas]
+    assert ours == pytest.approx(the_page_s, rel=0.01)
     drawing, picture = outputs.locator("img").all()
     assert drawing.get_attribute("alt") == "a dot"
     assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 100

@@ -7,6 +7,8 @@
   does not offer. Only the page of the search needs it.
 * A page asks for its styles in some twenty files and waits for each. They become one file. And it
   waits for scripts that have nothing to do before the page is there; they are deferred.
+* The theme measures every piece of code and every table for whether it scrolls, and so has the
+  browser lay out the whole page before it is shown. ``accessible.js`` measures what comes near.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ SCRIPT = re.compile(r'[ \t]*<script[^>]*\bsrc="(?P<source>[^"?]*)[^"]*"[^>]*></s
 ICONS = "scripts/fontawesome.js"
 SEARCH = ("searchtools.js", "language_data.js", "searchindex.js")
 STYLE = "styles/pydata-sphinx-theme.css"
+THEME = "scripts/pydata-sphinx-theme.js"
+MEASURING = "e.tabIndex=e.scrollWidth>e.clientWidth||e.scrollHeight>e.clientHeight?0:-1"
 OPTIONS = "documentation_options.js"  # scripts written into the page use it
 SHEET = re.compile(
     r'[ \t]*<link\b(?=[^>]*\brel="stylesheet")[^>]*\bhref="(?P<root>[./]*)_static/'
@@ -129,6 +133,13 @@ def lighten(page: str, name: str, icons: Icons) -> str:
     return ICON.sub(icons.inline, SCRIPT.sub(keep, page))
 
 
+def without_measuring(script: str) -> str:
+    """Return the theme's script, which no longer looks for parts that scroll."""
+    if MEASURING not in script:
+        raise ValueError("The theme no longer looks for parts that scroll as it did")
+    return script.replace(MEASURING, "0")
+
+
 def lighten_site(app: Sphinx, error: Exception | None) -> None:
     """Rewrite the pages, and remove what none of them asks for any more."""
     static = Path(app.outdir, "_static")
@@ -136,6 +147,8 @@ def lighten_site(app: Sphinx, error: Exception | None) -> None:
         return
     style = (static / STYLE).read_text(encoding="utf-8")
     (static / STYLE).write_text(RULES.sub("", style), encoding="utf-8")
+    theme = (static / THEME).read_text(encoding="utf-8")
+    (static / THEME).write_text(without_measuring(theme), encoding="utf-8")
     icons = Icons((static / ICONS).read_text(encoding="utf-8"))
     sheets = Sheets(static)
     for path in Path(app.outdir).rglob("*.html"):

@@ -56,7 +56,7 @@ def formula(writer: HTML5Translator, node: nodes.math | nodes.math_block, displa
         tex = rf"\begin{{split}}{tex}\end{{split}}"  # as everywhere in Sphinx: lines may be ended
     typesetter = writer.builder.app.typesetter
     try:
-        if writer.builder.format == "html" and writer.builder.name != "epub":
+        if writer.builder.name != "epub":
             return typesetter.html(tex, display)
         number = NUMBER.search(tex)
         beside = f'<span class="number">({number[1]})</span>' if number else ""

@@ -1,41 +1,49 @@
 // Small repairs to the theme's markup, so that what a screen reader says is what is seen.
 
-/** Tell whether a formula is wider than its column. In a table, the table scrolls. */
+// What may be larger than its place, and then scrolls.
+const SCROLLERS = "pre, .cell_output > .output, .pst-scrollable-table-container, .math";
+
+/** Tell whether a formula in a sentence is wider than its column. In a table, the table scrolls. */
 function isWide(formula) {
-  if (formula.matches("div")) return formula.scrollWidth > formula.clientWidth;
   const column = formula.closest("p, li, dd, dt, h1, h2, h3, h4, td, th, div");
   return !formula.closest("table") && formula.firstElementChild?.offsetWidth > column.clientWidth;
 }
 
-// A formula that scrolls is reached by keyboard; one that is seen whole is no stop on the way. Those
-// near the screen are measured: what is far from it is not laid out yet.
-const nearFormulas = new IntersectionObserver(
+function scrolls(part) {
+  if (part.matches("span.math")) return isWide(part);
+  return part.scrollWidth > part.clientWidth || part.scrollHeight > part.clientHeight;
+}
+
+/** Make a part that scrolls a stop of the keyboard, and no other. */
+function setStop(part, isStop) {
+  if (isStop) part.tabIndex = 0;
+  else part.removeAttribute("tabindex");
+  if (!part.matches(".math")) return;
+  part.firstElementChild?.removeAttribute("tabindex"); // which is for readers without scripts
+  part.classList.toggle("wide", isStop);
+}
+
+// Parts near the screen are measured. What is far from it is not laid out yet (web/css/lazy.css),
+// and stays within reach of the keyboard until it comes near.
+const nearParts = new IntersectionObserver(
   (seen) => {
     const near = seen.filter((entry) => entry.isIntersecting).map(({ target }) => target);
-    for (const [formula, wide] of near.map((formula) => [formula, isWide(formula)])) {
-      formula.firstElementChild?.removeAttribute("tabindex"); // for readers without scripts
-      formula.classList.toggle("wide", wide);
-      if (wide) formula.tabIndex = 0;
-      else formula.removeAttribute("tabindex");
-    }
+    for (const [part, isStop] of near.map((part) => [part, scrolls(part)])) setStop(part, isStop);
   },
   { rootMargin: "300% 0%" },
 );
 
-function watchFormulas() {
-  nearFormulas.disconnect();
-  for (const formula of document.querySelectorAll(".math")) nearFormulas.observe(formula);
+function watchScrollers() {
+  nearParts.disconnect();
+  for (const part of document.querySelectorAll(SCROLLERS)) nearParts.observe(part);
 }
-addEventListener("resize", watchFormulas);
+addEventListener("resize", watchScrollers);
 
 document.addEventListener("DOMContentLoaded", () => {
-  // The theme looks too early for tables that scroll: formulas get their width with their fonts.
-  document.fonts.ready.then(() => {
-    watchFormulas();
-    for (const table of document.querySelectorAll(".pst-scrollable-table-container")) {
-      table.tabIndex = table.scrollWidth > table.clientWidth ? 0 : -1;
-    }
-  });
+  for (const part of document.querySelectorAll(SCROLLERS)) {
+    if (!part.matches(".math")) part.tabIndex = 0;
+  }
+  document.fonts.ready.then(watchScrollers); // formulas get their width with their fonts
   const labelled = "summary[aria-label], .search-button-field[aria-label]";
   for (const element of document.querySelectorAll(labelled)) {
     if (element.textContent.trim()) element.removeAttribute("aria-label");

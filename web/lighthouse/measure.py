@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT))  # a script sees its own folder only
 
 from benchmarks import machine  # noqa: E402
 from web.paper.joined import pages_of  # noqa: E402
+from web.status import notebooks  # noqa: E402
 from web.tools import chromium  # noqa: E402
 from web.tools.server import QuietHandler, served  # noqa: E402
 
@@ -57,7 +58,8 @@ def main() -> None:
     pages = [page for page in chapters() if options.pages in page]
     with served(SITE, CompressingHandler) as address:
         found = {page: measured(f"{address}/{page}.html", page, options.runs) for page in pages}
-    record = {"date": machine.now(), **commit(), **conditions(), "runs": options.runs}
+    state = machine.commit("chapters", "web", "_config.yml", "attnlib")
+    record = {"date": machine.now(), **state, **conditions(), "runs": options.runs}
     record["pages"] = found
     print("\n".join(table(found)))
     if not options.pages:
@@ -69,8 +71,8 @@ def main() -> None:
 
 def chapters() -> list[str]:
     """Return the landing page and the chapters; the pages of reference have the same parts."""
-    pages = pages_of((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    return [page for number, page in enumerate(pages) if number == 0 or page[9:11].isdigit()]
+    landing, *_ = pages_of((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    return [landing, *notebooks.pages()]
 
 
 def install() -> None:
@@ -100,7 +102,7 @@ def measured(url: str, page: str, runs: int) -> dict[str, dict[str, float]]:
 
 def visited(url: str, options: list[str]) -> dict[str, float]:
     """Visit a page once; return its scores, in hundredths, and its metrics."""
-    flags = " ".join(chromium.FLAGS).replace("--headless", "--headless=new")
+    flags = " ".join(chromium.FLAGS)
     command = [
         TOOL / "node_modules/.bin/lighthouse",
         url,
@@ -139,19 +141,6 @@ def table(found: dict[str, Any]) -> Iterator[str]:
             yield (
                 f"| {page} | {form} | " + " | ".join(f"{numbers[name]:g}" for name in names) + " |"
             )
-
-
-def commit() -> dict[str, Any]:
-    """Return the commit that is checked out, and whether what makes the pages differs from it."""
-    head = machine.commit()["commit"]
-    changed = subprocess.run(
-        ["git", "status", "--porcelain", "--", "chapters", "web", "_config.yml", "attnlib"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    return {"commit": head, "dirty": bool(changed)}
 
 
 def conditions() -> dict[str, Any]:

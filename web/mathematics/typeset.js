@@ -15,18 +15,9 @@ const output = new CHTML();
 // Without the two packages that hide mistakes behind red letters.
 const packages = AllPackages.filter((name) => !["noerrors", "noundefined"].includes(name));
 const page = mathjax.document("", { InputJax: new TeX({ packages }), OutputJax: output });
-const ESCAPES = { "&": "&amp;", "<": "&lt;", ">": "&gt;" };
 
-/** Set a formula. Screen readers get it as MathML, which keeps the TeX for a search. */
-globalThis.typeset = (tex, display) => {
-  const container = page.convert(tex, { display });
-  if (display) adaptor.setAttribute(container, "tabindex", "0"); // a wide one is scrolled by keyboard
-  const note = `<annotation encoding="application/x-tex">${tex.replace(/[&<>]/g, (sign) => ESCAPES[sign])}</annotation>`;
-  return adaptor
-    .outerHTML(container)
-    .replace(/(<math[^>]*>)([^]*)(<\/math>)/, (_, open, inner, close) =>
-      `${open}<semantics><mrow>${inner}</mrow>${note}</semantics>${close}`);
-};
+/** Set a formula: what is drawn, and MathML for screen readers. */
+globalThis.typeset = (tex, display) => adaptor.outerHTML(page.convert(tex, { display }));
 
 /** The style sheet of all formulas set so far, which finds the fonts in a folder. */
 globalThis.styleSheet = (fonts) => {

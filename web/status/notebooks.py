@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
-import yaml
+from web.paper.joined import pages_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -20,8 +20,7 @@ FAULTS = ("failure", "error", "skipped")
 
 def pages() -> list[str]:
     """Return the chapters that are notebooks, in the order of _toc.yml."""
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    files = [chapter["file"] for part in toc["parts"] for chapter in part["chapters"]]
+    files = pages_of((ROOT / "_toc.yml").read_text(encoding="utf-8"))
     return [file for file in files if (ROOT / f"{file}.ipynb").exists()]
 
 

@@ -29,7 +29,8 @@ SOURCES = ("attnlib", "chapters", "conftest.py", "requirements.txt", "web/status
 
 def made() -> dict:
     """Run everything and return the record."""
-    begun = {"schema": 1, "date": machine.now(), **state(), "load": round(os.getloadavg()[0], 1)}
+    state = machine.commit(*SOURCES)
+    begun = {"schema": 1, "date": machine.now(), **state, "load": round(os.getloadavg()[0], 1)}
     asked, killed = laws.asked(), laws.bugs()
     pages = notebooks.pages()
     ran = notebooks.run(pages)
@@ -62,23 +63,12 @@ def number(page: str) -> int:
     return int(re.search(r"/(\d+)_", page)[1])
 
 
-def state() -> dict:
-    """Return the commit, and whether anything that matters here differs from it."""
-    changed = git("status", "--porcelain", "--", *SOURCES)
-    return {"commit": git("rev-parse", "HEAD"), "dirty": bool(changed)}
-
-
 def last_change(page: str) -> str:
     """Return the day of the last commit that touched a notebook.
 
     It belongs into the record, as a clone that builds the site may hold the last commit alone.
     """
-    return git("log", "-1", "--format=%cs", "--", f"{page}.ipynb")
-
-
-def git(*arguments: str) -> str:
-    """Return what Git answers."""
-    command = ["git", "-C", str(ROOT), *arguments]
+    command = ["git", "-C", str(ROOT), "log", "-1", "--format=%cs", "--", f"{page}.ipynb"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 

@@ -42,6 +42,7 @@ from tests.kinds import (
     Kind,
     check_close,
     check_equal_bits,
+    needs_torch,
     to_numpy,
 )
 
@@ -49,7 +50,6 @@ pytestmark = pytest.mark.slow
 
 NUMPY_KINDS = [kind for kind in KINDS if kind.library == "numpy"]
 NUMPY_FLOAT32 = Kind("numpy", "float32")
-needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
 each_numpy_kind = pytest.mark.parametrize("kind", NUMPY_KINDS, ids=str)
 ROOT = Path(__file__).parents[3]
 

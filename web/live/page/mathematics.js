@@ -17,9 +17,9 @@ export async function typeset(element) {
 function ready() {
   if (window.MathJax?.typesetPromise) return Promise.resolve();
   loading ??= new Promise((resolve, reject) => {
-    // The page's own formulas are set already; outputs alone are handed over, one by one.
-    // The scale is that of the page's own (web/mathematics/typesetter.py).
-    window.MathJax = { startup: { typeset: false }, chtml: { scale: 0.431 / 0.46 } };
+    // The page's own formulas are set already; outputs alone are handed over, one by one. Their
+    // size comes from the page's style sheet, as that of its own does.
+    window.MathJax = { startup: { typeset: false }, chtml: { matchFontHeight: false } };
     const script = document.createElement("script");
     script.src = source;
     script.onload = () => window.MathJax.startup.promise.then(resolve);
