@@ -67,6 +67,12 @@ def test_a_screen_reader_gets_mathml_that_keeps_the_source(built):
 
 
 @pytest.mark.slow
+def test_without_scripts_a_formula_by_itself_can_be_scrolled_by_keyboard(built):
+    formulas = built.page().select("mjx-container")
+    assert [formula.get("tabindex") for formula in formulas] == [None, None, "0", "0"]
+
+
+@pytest.mark.slow
 def test_lines_may_be_ended_and_a_number_stands_in_the_formula(built):
     one, two = built.page().select("div.math math")
     assert "(2.1)" in one.text
