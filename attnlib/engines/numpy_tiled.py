@@ -22,7 +22,8 @@ inf - inf nor 0 / 0 and comes out as zeros, while no other row notices. Half pre
 float32 a tile at a time.
 
 Score tiles are indexed [query, key] everywhere; in memory the query axis is the contiguous one
-(``_Scratch.scores``), because maxima, sums and rescaling then run along contiguous vectors.
+(``_Scratch.scores``), because maxima, sums and rescaling then run along contiguous vectors; with a
+mask, which is read along the keys, or with few queries it is the other way round.
 """
 
 import math
@@ -38,12 +39,14 @@ from attnlib.engines._blas_threads import one_blas_thread, worker_count
 from attnlib.engines._validate import Call
 
 _WHOLE = 1 << 16  # scores in a call up to which cutting it into tasks costs more than it saves
-_TILE = 1 << 17  # scores in a tile of one head: 512 KiB in float32, half of a usual L2 cache
-_QUERIES = 256  # rows of a block
+_TILE = 1 << 18  # scores in a tile: 1 MiB in float32
+_QUERIES = 512  # rows of a block
+_LEAST_QUERIES = 128  # of a block that is cut so that every worker has something to do
+_TASKS_PER_WORKER = 4  # enough for causal tasks, of which some are long, to come out even
 _KEYS = 512  # keys of a tile, more where the block has fewer rows
-_MOST_KEYS = 4096
+_MOST_KEYS = 16384
 _CAST = 1 << 18  # numbers of keys and values that a tile of half precision casts: 1 MiB
-_FEW_QUERIES = 16  # for fewer, bounding the scores costs more than it saves
+_FEW_QUERIES = 16  # for fewer, bounding the scores costs more than it saves, vectors are short
 _STAIR = 128  # keys of a tile on the causal diagonal, where half of a square tile is wasted
 _WORK_PER_THREAD = 20_000_000  # products of a call that are worth one more thread, about 1 ms
 _FAR = 1 << 60  # a position beyond every array and every offset
@@ -299,7 +302,7 @@ def _as_bias(mask: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if mask.dtype.itemsize <= dtype.itemsize:
         return mask
     limits = np.finfo(dtype)
-    bias = np.clip(mask, limits.min, limits.max).astype(dtype)
+    bias = np.clip(mask, limits.min, limits.max, out=np.empty(mask.shape, dtype))
     np.copyto(bias, mask, where=np.isinf(mask), casting="same_kind")
     return bias
 
@@ -327,16 +330,24 @@ class _Task(NamedTuple):
     """The length of the longest key, inf if unknown: with a query's length it bounds a score."""
 
 
+class _Edge(NamedTuple):
+    """The part of a tile that holds every pair which the band hides."""
+
+    rows: slice
+    keys: slice
+    """Counted from the tile's first row and key."""
+    low: int
+    high: int
+    """The band within the part: low <= j - i <= high."""
+
+
 class _Tile(NamedTuple):
     """A range of keys, and the rows of the block that see one of them."""
 
     keys: slice
     rows: slice
-    edge: slice | None
-    """Those of these rows, counted from the first, that do not see all of these keys."""
-    low: int
-    high: int
-    """The band within the edge: low <= j - i <= high."""
+    edge: _Edge | None
+    """None where each of these rows sees all of these keys."""
 
 
 def _broadcast(call: Call) -> Call:
@@ -358,12 +369,19 @@ def _broadcast(call: Call) -> Call:
 
 
 def _block_rows(call: Call) -> int:
-    """Queries in a block: fewer where a window is narrow, since a block sees window + rows keys."""
-    rows = _QUERIES
+    """Queries in a block: fewer where a window is narrow, since a block sees window + rows keys.
+
+    Fewer also where there would be too few blocks for the workers that the call is worth.
+    """
+    rows, length = _QUERIES, call.query.shape[-2]
     if call.left is not None and call.right is not None:
         span = call.left + call.right + 1
-        rows = max(1, _QUERIES // 8, min(rows, span // 4))
-    return max(1, min(rows, call.query.shape[-2]))
+        rows = max(1, _QUERIES // 16, min(rows, span // 4))
+    workers = _workers(math.prod(call.score_shape), call)
+    enough = _TASKS_PER_WORKER * workers if workers > 1 else 0
+    while rows > _LEAST_QUERIES and math.prod(call.lead) * length < enough * rows:
+        rows //= 2
+    return max(1, min(rows, length))
 
 
 def _tile_keys(rows: int, cast_per_key: int) -> int:
@@ -387,7 +405,7 @@ def _tasks(call: Call) -> list[_Task]:
         low, high = _band(call, offset)
         real = None if call.key_mask is None else _any_item(call.key_mask[group])
         begin, end = (0, keys) if real is None else _true_range(real)
-        largest = float(np.max(norms[group]))
+        largest = float(norms[group].max())
         for start in range(0, length, rows):
             stop = min(start + rows, length)
             first, last = max(begin, start + low), min(end, stop + high)
@@ -455,19 +473,31 @@ def _tiles(task: _Task, cast_per_key: int = 0) -> Iterator[_Tile]:
 def _tile(rows: int, start: int, stop: int, low: int, high: int) -> _Tile:
     """Keys [start, stop) against the rows of a block in which row r sees r + low … r + high."""
     first, last = max(0, start - high), min(rows, stop - low)
+    edge = _edge(first, last, start, stop, low, high)
+    return _Tile(slice(start, stop), slice(first, last), edge)
+
+
+def _edge(first: int, last: int, start: int, stop: int, low: int, high: int) -> _Edge | None:
+    """Where rows [first, last) do not see all keys [start, stop); None if they do."""
+    top, bottom = first, last
     clear_first, clear_last = max(first, stop - 1 - high), min(last, start - low + 1)
-    if clear_first >= clear_last or first < clear_first < clear_last < last:
-        edge = slice(0, last - first)
-    elif clear_first > first:
-        edge = slice(0, clear_first - first)
-    elif clear_last < last:
-        edge = slice(clear_last - first, last - first)
-    else:
-        edge = None
-    shift = first + (edge.start if edge else 0) - start
-    # Bounds beyond the tile are all the same bound: equal edges then share one switch.
-    low, high = max(low + shift, -rows), min(high + shift, stop - start)
-    return _Tile(slice(start, stop), slice(first, last), edge, low, high)
+    if clear_first == first and clear_last == last:
+        return None
+    if clear_last == last and clear_first < last:
+        bottom = clear_first
+    elif clear_first == first and clear_last > first:
+        top = clear_last
+    hides_left, hides_right = bottom - 1 + low > start, top + high < stop - 1
+    left = start if hides_left else max(start, top + high + 1)
+    right = stop if hides_right else min(stop, bottom - 1 + low)
+    rows, keys, shift = bottom - top, right - left, top - left
+    return _Edge(
+        slice(top - first, bottom - first),
+        slice(left - start, right - start),
+        # Bounds beyond the part are all the same bound: equal edges then share one switch.
+        max(low + shift, -rows),
+        min(high + shift, keys),
+    )
 
 
 # --- forward --------------------------------------------------------------------------------------
@@ -481,17 +511,25 @@ class _Scratch:
         # A mask is read fastest along its keys, everything else along the queries.
         self.order = "F" if call.attn_mask is None else "C"
         self._flat: dict[str, np.ndarray] = {}
+        self._views: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
 
     def array(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+        view = self._views.get((name, shape))
+        if view is None:
+            view = self._views[name, shape] = self._view(name, shape)
+        return view
+
+    def _view(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
         size = math.prod(shape)
         flat = self._flat.get(name)
         if flat is None or flat.size < size:
+            self._views.clear()  # of the buffer that goes, among others
             flat = self._flat[name] = np.empty(size, self.dtype)
         return flat[:size].reshape(shape)
 
     def scores(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """A tile indexed [query, key]."""
-        if self.order == "C":
+        if self.order == "C" or shape[-2] < _FEW_QUERIES:
             return self.array(name, shape)
         return _swap(self.array(name, (*shape[:-2], shape[-1], shape[-2])))
 
@@ -581,13 +619,14 @@ def _attend_bounded(
 ) -> tuple[np.ndarray, _Softmax]:
     """Softmax without a maximum, for scores whose exponentials can neither overflow nor vanish."""
     sums = _Sums(call, query.shape[:-1], scratch)
+    key, value = _rows(call.key, task, scratch), _rows(call.value, task, scratch)
     for tile, exclusions in _seen_tiles(call, task, scratch, bounded=True):
-        weights = _scores(call, task, tile, query, scratch)
+        weights = _scores(call, task, tile, query, key.of(tile), scratch)
         np.exp(weights, out=weights)
-        for rows, switch in exclusions:
-            weights[..., rows, :] *= switch
-        sums.add(tile.rows, weights, _operand(call.value, task, tile.keys, scratch))
-    return sums.finish(np.zeros_like(sums.total), careful=False)
+        for rows, keys, switch in exclusions:
+            weights[..., rows, keys] *= switch
+        sums.add(tile.rows, weights, value.of(tile))
+    return sums.finish(np.zeros(sums.total.shape, scratch.dtype), careful=False)
 
 
 def _attend_running(
@@ -600,8 +639,9 @@ def _attend_running(
     sums = _Sums(call, query.shape[:-1], scratch)
     top = np.full_like(sums.total, _LIMITS[scratch.dtype][0])
     product = np.matmul
+    key, value = _rows(call.key, task, scratch), _rows(call.value, task, scratch)
     for tile, exclusions in _seen_tiles(call, task, scratch, careful=careful):
-        scores = _scores(call, task, tile, query, scratch, exclusions)
+        scores = _scores(call, task, tile, query, key.of(tile), scratch, exclusions)
         old, new = top[..., tile.rows, :], scores.max(axis=-1, keepdims=True)
         np.maximum(old, new, out=new)
         scores -= new
@@ -610,8 +650,7 @@ def _attend_running(
         old[...] = new
         if careful:
             product = partial(_selected_product, allowed=_allowed(exclusions, weights.shape))
-        values = _operand(call.value, task, tile.keys, scratch)
-        sums.add(tile.rows, weights, values, product)
+        sums.add(tile.rows, weights, value.of(tile), product)
     return sums.finish(top, careful)
 
 
@@ -619,9 +658,9 @@ def _write_weights(
     call: Call, task: _Task, softmax: _Softmax, weights: np.ndarray, scratch: _Scratch
 ) -> None:
     """One task's rows of the weights, from scores computed once more, into zeros."""
-    query = _scaled_query(call, task, scratch)
+    query, keys = _scaled_query(call, task, scratch), _rows(call.key, task, scratch)
     for tile, exclusions in _seen_tiles(call, task, scratch, careful=softmax.careful):
-        tile_weights = _scores(call, task, tile, query, scratch, exclusions)
+        tile_weights = _scores(call, task, tile, query, keys.of(tile), scratch, exclusions)
         tile_weights -= softmax.top[..., tile.rows, :]
         np.exp(tile_weights, out=tile_weights)
         tile_weights /= softmax.total[..., tile.rows, :]
@@ -637,13 +676,26 @@ def _scaled_query(call: Call, task: _Task, scratch: _Scratch) -> np.ndarray:
     return np.multiply(block, call.scale, out=scaled, dtype=scratch.dtype)
 
 
-def _operand(array: np.ndarray, task: _Task, keys: slice, scratch: _Scratch) -> np.ndarray:
-    """Rows of key or value as matrix products take them fastest: one dtype, unit stride."""
-    tile = _share(array[task.group][..., keys, :], last=-2)
-    row, entry = tile.strides[-2:]
-    if tile.dtype != scratch.dtype or entry != tile.itemsize or row < tile.shape[-1] * entry:
-        return np.ascontiguousarray(tile, scratch.dtype)
-    return tile
+class _Rows(NamedTuple):
+    """Keys or values of a task."""
+
+    array: np.ndarray
+    dtype: np.dtype
+    fit: bool
+    """Whether matrix products take them as they are: of the working dtype, with unit stride."""
+
+    def of(self, tile: _Tile) -> np.ndarray:
+        rows = self.array[..., tile.keys, :]
+        return rows if self.fit else np.ascontiguousarray(rows, self.dtype)
+
+
+def _rows(array: np.ndarray, task: _Task, scratch: _Scratch) -> _Rows:
+    array = _share(array[task.group], last=-2)
+    row, entry = array.strides[-2:]
+    fit = (
+        array.dtype == scratch.dtype and entry == array.itemsize and row >= array.shape[-1] * entry
+    )
+    return _Rows(array, scratch.dtype, fit)
 
 
 def _share(array: np.ndarray, last: int | None = None) -> np.ndarray:
@@ -657,15 +709,12 @@ def _scores(
     task: _Task,
     tile: _Tile,
     query: np.ndarray,
+    key: np.ndarray,
     scratch: _Scratch,
     exclusions: Sequence["_Exclusion"] = (),
-    *,
-    key: np.ndarray | None = None,
     slope: np.ndarray | None = None,
 ) -> np.ndarray:
     """Scores of a tile, -inf where excluded; the softcap's slope goes to ``slope``."""
-    if key is None:
-        key = _operand(call.key, task, tile.keys, scratch)
     query = query[..., tile.rows, :]
     scores = scratch.scores("scores", (*query.shape[:-1], key.shape[-2]))
     np.matmul(query, _swap(key), out=scores)
@@ -674,8 +723,8 @@ def _scores(
     mask = _mask_tile(call, task, tile)
     if mask is not None and mask.dtype != bool:
         scores += _as_bias(mask, scratch.dtype)
-    for rows, switch in exclusions:
-        part = scores[..., rows, :]
+    for rows, keys, switch in exclusions:
+        part = scores[..., rows, keys]
         np.fmin(part, switch, out=part)
     return scores
 
@@ -684,7 +733,8 @@ class _Exclusion(NamedTuple):
     """Pairs of a tile that are switched off."""
 
     rows: slice
-    """Rows of the tile; in all others every pair is allowed."""
+    keys: slice
+    """Part of the tile; everywhere else every pair is allowed."""
     switch: np.ndarray
     """What ``_switch`` makes of allowed, (…, rows, keys) or broadcasting to that."""
 
@@ -712,10 +762,13 @@ def _exclusions(
     The -inf of a float mask excludes by being added, and needs to be here only for careful work.
     """
     exclusions = []
+    if tile.edge is task.real is call.attn_mask is None:
+        return exclusions
     if tile.edge is not None:
-        size = tile.edge.stop - tile.edge.start, tile.keys.stop - tile.keys.start
-        switch = _band_switch(*size, tile.low, tile.high, scratch.dtype, bounded, scratch.order)
-        exclusions.append(_Exclusion(tile.edge, switch))
+        rows, keys, low, high = tile.edge
+        size = rows.stop - rows.start, keys.stop - keys.start
+        switch = _band_switch(*size, low, high, scratch.dtype, bounded, scratch.order)
+        exclusions.append(_Exclusion(rows, keys, switch))
     mask = _mask_tile(call, task, tile)
     if mask is not None and mask.dtype != bool:
         if mask.max(initial=-np.inf) == -np.inf:
@@ -725,7 +778,8 @@ def _exclusions(
         if allowed is not None and not allowed.all():
             if not allowed.any():
                 return None
-            exclusions.append(_Exclusion(slice(None), _switch(allowed, scratch.dtype, bounded)))
+            switch = _switch(allowed, scratch.dtype, bounded)
+            exclusions.append(_Exclusion(slice(None), slice(None), switch))
     return exclusions
 
 
@@ -766,6 +820,9 @@ def _may_have_vanished(output: np.ndarray, total: np.ndarray, keys: int) -> bool
     """
     smallest = _LIMITS[output.dtype][1]
     sums = np.abs(output)
+    least_total = math.exp(-_safe_score(output.dtype))
+    if sums.min(initial=np.inf) * least_total >= keys * smallest:
+        return False  # so it is almost always, and quickly told
     sums *= total
     return bool(((sums < keys * smallest) & (total > smallest)).any())
 
@@ -791,12 +848,17 @@ def _largest_norm(rows: np.ndarray, dtype: np.dtype) -> float:
 # --- workers --------------------------------------------------------------------------------------
 
 
+def _workers(pairs: int, call: Call) -> int:
+    """How many threads are worth their start for so many pairs of a query and a key."""
+    products = pairs * (call.query.shape[-1] + call.value.shape[-1])
+    return max(1, min(worker_count(), products // _WORK_PER_THREAD))
+
+
 def _run(work: Callable[[_Task, _Scratch], None], units: Iterable[list[_Task]], call: Call) -> None:
     """Work through units of tasks, each unit in order and on one thread."""
     queue = deque(units)
     pairs = sum((t.stop - t.start) * (t.last - t.first) for unit in queue for t in unit)
-    enough = pairs * (call.query.shape[-1] + call.value.shape[-1]) // _WORK_PER_THREAD
-    workers = max(1, min(worker_count(), len(queue), enough))
+    workers = min(len(queue), _workers(pairs, call))
     errors = []
 
     def drain() -> None:
@@ -839,7 +901,7 @@ def _allowed(exclusions: list[_Exclusion], shape: tuple[int, ...]) -> np.ndarray
     """The exclusions of a tile as one boolean array."""
     allowed = np.ones(shape, bool)
     for exclusion in exclusions:
-        allowed[..., exclusion.rows, :] &= exclusion.switch > 0
+        allowed[..., exclusion.rows, exclusion.keys] &= exclusion.switch > 0
     return allowed
 
 
@@ -932,18 +994,20 @@ def _backward_task(
     mean = (block * output).sum(axis=-1, keepdims=True)
     grad_rows = _with_column(block, -mean, "grad_rows", scratch)
     query = _with_column(_scaled_query(call, task, scratch), -log_sum, "query_column", scratch)
+    keys, values = _rows(call.key, task, scratch), _rows(call.value, task, scratch)
     for tile, exclusions in _seen_tiles(call, task, scratch, careful=careful):
-        key = _with_column(_operand(call.key, task, tile.keys, scratch), 1, "key", scratch)
-        value = _with_column(_operand(call.value, task, tile.keys, scratch), 1, "value", scratch)
+        key = _with_column(keys.of(tile), 1, "key", scratch)
+        value = _with_column(values.of(tile), 1, "value", scratch)
         rows, queries = grad_rows[..., tile.rows, :], query[..., tile.rows, :-1]
         shape = (*rows.shape[:-1], key.shape[-2])
         grad_scores = scratch.scores("grad_scores", shape)
         np.matmul(rows, _swap(value), out=grad_scores)
         if call.softcap is None:
-            weights = _scores(call, task, tile, query, scratch, exclusions, key=key)
+            weights = _scores(call, task, tile, query, key, scratch, exclusions)
         else:  # scores are not linear in the query, so nothing comes along
             slope = scratch.scores("slope", shape)
-            weights = _scores(call, task, tile, query[..., :-1], scratch, exclusions, slope=slope)
+            plain = query[..., :-1], key[..., :-1]
+            weights = _scores(call, task, tile, *plain, scratch, exclusions, slope)
             weights -= log_sum[..., tile.rows, :]
             grad_scores *= slope
         np.exp(weights, out=weights)

@@ -206,9 +206,9 @@ def allowed_in(tile: Any) -> np.ndarray:
     rows, keys = tile.rows.stop - tile.rows.start, tile.keys.stop - tile.keys.start
     allowed = np.ones((rows, keys), dtype=bool)
     if tile.edge is not None:
-        part = allowed[tile.edge]
-        distance = np.arange(keys) - np.arange(len(part))[:, None]
-        part &= (tile.low <= distance) & (distance <= tile.high)
+        part = allowed[tile.edge.rows, tile.edge.keys]
+        distance = np.arange(part.shape[1]) - np.arange(part.shape[0])[:, None]
+        part &= (tile.edge.low <= distance) & (distance <= tile.edge.high)
     return allowed
 
 
