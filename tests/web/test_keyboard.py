@@ -72,6 +72,14 @@ def test_no_code_table_or_formula_is_a_stop_unless_it_scrolls(stops):
     assert [stop["who"] for stop in stops if stop["part"] and not stop["scrolls"]] == []
 
 
+def test_code_can_be_copied_and_outputs_are_no_stops(browser, home):
+    with opened(browser, View(CHAPTER), home) as (page, _):
+        page.wait_for_selector(".cell_input .copybtn", state="attached")
+        cells = page.locator(".cell_input div.highlight").count()
+        assert page.locator(".cell_input .copybtn").count() == cells > 0
+        assert page.locator(".cell_output .copybtn").count() == 0
+
+
 def test_the_skip_link_takes_the_focus_into_the_article(browser, home):
     with opened(browser, View(CHAPTER), home) as (page, _):
         page.keyboard.press("Tab")
