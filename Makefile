@@ -31,7 +31,7 @@ SOURCES := _config.yml _toc.yml Makefile $(shell find attnlib chapters web/css w
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve test quick library lint browser notebooks status bench pdf epub lighthouse archive vendor clean _library
+.PHONY: help book serve test quick library lint browser notebooks status bench pdf epub lighthouse live archive vendor clean _library
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -75,6 +75,9 @@ epub: $(PAPER).epub ## make the book for e-readers in _build/paper and check it;
 
 lighthouse: $(SITE) browser ## have Lighthouse judge the built pages (needs npm and an idle machine)
 	$(BIN)/python web/lighthouse/measure.py
+
+live: $(SITE) browser ## time the first output of cells in the page (needs an idle machine)
+	$(BIN)/python web/tools/first_output.py
 
 archive: $(PAPER).pdf $(PAPER).epub ## pack site, PDF, EPUB, notebooks, wheel and checksums in _build/paper
 	$(BIN)/python web/paper/archive.py
