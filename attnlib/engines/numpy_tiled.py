@@ -39,10 +39,11 @@ from attnlib.engines._blas_threads import one_blas_thread, worker_count
 from attnlib.engines._validate import Call
 
 _WHOLE = 1 << 16  # scores in a call up to which cutting it into tasks costs more than it saves
-_TILE = 1 << 18  # scores in a tile: 1 MiB in float32
+_TILE = 1 << 18  # scores in a tile of one head: 1 MiB in float32
+_GROUP = 1 << 17  # scores of short heads that share a tile: more would leave less to share
 _QUERIES = 512  # rows of a block
-_LEAST_QUERIES = 128  # of a block that is cut so that every worker has something to do
-_TASKS_PER_WORKER = 4  # enough for causal tasks, of which some are long, to come out even
+_LEAST_QUERIES = 128  # of a block that is cut so that there are tasks to share
+_TASKS = 8  # enough to share; causal ones are not of one length
 _KEYS = 512  # keys of a tile, more where the block has fewer rows
 _MOST_KEYS = 16384
 _CAST = 1 << 18  # numbers of keys and values that a tile of half precision casts: 1 MiB
@@ -371,15 +372,15 @@ def _broadcast(call: Call) -> Call:
 def _block_rows(call: Call) -> int:
     """Queries in a block: fewer where a window is narrow, since a block sees window + rows keys.
 
-    Fewer also where there would be too few blocks for the workers that the call is worth.
+    Fewer also where a call worth several threads would have too few blocks, whatever the number of
+    threads: a result depends on it in no bit.
     """
     rows, length = _QUERIES, call.query.shape[-2]
     if call.left is not None and call.right is not None:
         span = call.left + call.right + 1
         rows = max(1, _QUERIES // 16, min(rows, span // 4))
-    workers = _workers(math.prod(call.score_shape), call)
-    enough = _TASKS_PER_WORKER * workers if workers > 1 else 0
-    while rows > _LEAST_QUERIES and math.prod(call.lead) * length < enough * rows:
+    tasks = min(_TASKS, _threads_worth(math.prod(call.score_shape), call))
+    while rows > _LEAST_QUERIES and math.prod(call.lead) * length < tasks * rows:
         rows //= 2
     return max(1, min(rows, length))
 
@@ -420,13 +421,13 @@ def _groups(call: Call, scores_per_head: int) -> Iterator[tuple[int | slice, ...
     lead = call.lead
     pinned = max(_varying_axes(call.key_mask), _varying_axes(call.causal_offset))
     axis, heads = len(lead), 1
-    while axis > pinned and heads * lead[axis - 1] * scores_per_head <= _TILE:
+    while axis > pinned and heads * lead[axis - 1] * scores_per_head <= _GROUP:
         axis -= 1
         heads *= lead[axis]
     if axis == pinned:
         yield from np.ndindex(lead[:axis])
         return
-    step = max(1, _TILE // (heads * scores_per_head))
+    step = max(1, _GROUP // (heads * scores_per_head))
     for outer in np.ndindex(lead[: axis - 1]):
         for start in range(0, lead[axis - 1], step):
             yield (*outer, slice(start, start + step))
@@ -848,17 +849,16 @@ def _largest_norm(rows: np.ndarray, dtype: np.dtype) -> float:
 # --- workers --------------------------------------------------------------------------------------
 
 
-def _workers(pairs: int, call: Call) -> int:
+def _threads_worth(pairs: int, call: Call) -> int:
     """How many threads are worth their start for so many pairs of a query and a key."""
-    products = pairs * (call.query.shape[-1] + call.value.shape[-1])
-    return max(1, min(worker_count(), products // _WORK_PER_THREAD))
+    return pairs * (call.query.shape[-1] + call.value.shape[-1]) // _WORK_PER_THREAD
 
 
 def _run(work: Callable[[_Task, _Scratch], None], units: Iterable[list[_Task]], call: Call) -> None:
     """Work through units of tasks, each unit in order and on one thread."""
     queue = deque(units)
     pairs = sum((t.stop - t.start) * (t.last - t.first) for unit in queue for t in unit)
-    workers = min(len(queue), _workers(pairs, call))
+    workers = max(1, min(worker_count(), len(queue), _threads_worth(pairs, call)))
     errors = []
 
     def drain() -> None:

@@ -42,7 +42,7 @@ def tiled_call(L: int, S: int, **options: Any) -> Call:
 def cut(monkeypatch, **sizes: int) -> None:
     """Cut calls into small tiles, blocks and groups, whatever their size."""
     small = {"WHOLE": 0, "QUERIES": 7, "KEYS": 5, "MOST_KEYS": 11, "TILE": 60, "STAIR": 3}
-    for name, size in (small | sizes).items():
+    for name, size in (small | {"GROUP": 60} | sizes).items():
         monkeypatch.setattr(numpy_tiled, f"_{name}", size)
 
 
@@ -182,6 +182,15 @@ class TestTiles:
     def test_of_a_window_grow_with_the_length_and_not_with_its_square(self):
         half, full = (scored_pairs(tiled_call(m, m, window=(63, 0))) for m in (2048, 4096))
         assert full < 2.1 * half
+
+    @pytest.mark.parametrize(
+        ("lead", "length", "number"),
+        [((), 512, 1), ((), 1024, 8), ((12,), 512, 12), ((4,), 512, 8), ((), 16384, 32)],
+    )
+    def test_are_dealt_in_tasks_enough_to_share(self, lead, length, number):
+        query, key, value = (np.ones((*lead, length, 64), np.float32) for _ in range(3))
+        call = numpy_tiled._broadcast(validate(query, key, value))
+        assert len(numpy_tiled._tasks(call)) == number
 
     @pytest.mark.parametrize("as_float", [False, True])
     def test_that_a_mask_empties_are_skipped(self, monkeypatch, as_float):
