@@ -5,8 +5,10 @@ returns a callable without arguments, so that nothing but the call itself is tim
 imported where it is needed, so that a process that measures NumPy alone has none.
 """
 
+import atexit
 import math
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -325,12 +327,13 @@ def import_of(module: str) -> Call:
     Where an environment variable forbids Python to keep what it compiles, a package installed from
     a checkout is compiled each time, and one that pip compiled is not: no comparison.
     """
-    compiled = tempfile.TemporaryDirectory()
+    compiled = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, compiled, ignore_errors=True)
     code = (
         "import time; start = time.process_time(); "
         f"import {module}; print(time.process_time() - start)"
     )
-    environment = os.environ | {"PYTHONPYCACHEPREFIX": compiled.name}
+    environment = os.environ | {"PYTHONPYCACHEPREFIX": compiled}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
     def call() -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import tempfile
 from typing import Any
 from unittest.mock import Mock
 
@@ -12,7 +13,7 @@ import pytest
 
 from attnlib.engines import numpy_tiled
 from benchmarks import operations
-from benchmarks.calls import Sizes, dense, library, library_without, tiny
+from benchmarks.calls import Sizes, dense, import_of, library, library_without, tiny
 from benchmarks.rows import Group, Row, all_groups, find
 from benchmarks.tricks import GROUPS as TRICKS
 from tests.kinds import needs_torch
@@ -90,10 +91,18 @@ def test_a_trick_is_switched_off_while_the_call_runs_and_not_after():
     workers, before = Mock(return_value=1), numpy_tiled.worker_count
     changes = {"_WHOLE": 0, "worker_count": workers}  # 0: the call is cut up and asks for workers
     assert library_without(dense(Sizes((), 4, 4)), changes)().shape == (4, 4)
-    workers.assert_called_with()
+    workers.assert_called_once_with()
     assert numpy_tiled.worker_count is before
     with pytest.raises(AttributeError):
         library_without(dense(Sizes((), 4, 4)), {"_no_such_trick": 0})()
+
+
+def test_imports_are_timed_with_compiled_code_even_where_it_may_not_be_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    timed = import_of("attnlib.causal")
+    assert [path.parent.name for path in tmp_path.rglob("causal*.pyc")] == ["attnlib"]
+    assert timed() > 0
 
 
 def test_tiny_sizes_keep_what_makes_a_row_special():
