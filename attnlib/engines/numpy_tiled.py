@@ -46,7 +46,7 @@ _LEAST_QUERIES = 128  # of a block that is cut so that there are tasks to share
 _TASKS = 8  # enough to share; causal ones are not of one length
 _KEYS = 512  # keys of a tile, more where the block has fewer rows
 _MOST_KEYS = 16384
-_CAST = 1 << 18  # numbers of keys and values that a tile of half precision casts: 1 MiB
+_COPIED = 1 << 18  # numbers of four bytes that a tile copies of keys and values: 1 MiB
 _FEW_QUERIES = 16  # for fewer, bounding the scores costs more than it saves, vectors are short
 _STAIR = 128  # keys of a tile on the causal diagonal, where half of a square tile is wasted
 _WORK_PER_THREAD = 20_000_000  # products of a call that are worth one more thread, about 1 ms
@@ -142,10 +142,8 @@ def _working_dtype(call: Call) -> np.dtype:
     return np.dtype(np.float64 if call.query.dtype == np.float64 else np.float32)
 
 
-def _cast_per_key(call: Call) -> int:
-    """How many numbers of each key and its value are copied to the working dtype."""
-    if call.query.dtype != np.float16:
-        return 0
+def _widths(call: Call) -> int:
+    """Numbers of a key and its value."""
     return call.key.shape[-1] + call.value.shape[-1]
 
 
@@ -165,7 +163,7 @@ def _is_small(call: Call) -> bool:
     return (
         0 < pairs_per_query * call.query.shape[-2] <= _WHOLE
         and call.value.shape[-1] > 0
-        and pairs_per_query * _cast_per_key(call) <= _CAST
+        and (call.query.dtype != np.float16 or pairs_per_query * _widths(call) <= _COPIED)
     )
 
 
@@ -325,6 +323,8 @@ class _Task(NamedTuple):
     first: int
     last: int
     """The keys that some row may see, [first, last)."""
+    widest: int
+    """How many of them a tile may hold."""
     real: np.ndarray | None
     """The key mask (S,), where it excludes one of these keys."""
     largest_key: float
@@ -369,37 +369,57 @@ def _broadcast(call: Call) -> Call:
     )
 
 
-def _block_rows(call: Call) -> int:
+class _Room(NamedTuple):
+    """What a tile may hold, so that two workers need less than 8 MiB."""
+
+    scores: int
+    copied: int
+    """How much of each key and its value is copied, in numbers of four bytes."""
+
+
+def _room(call: Call, backward: bool) -> _Room:
+    """Fewer scores where they are wide, or where other arrays of their size stand beside them."""
+    dtype = _working_dtype(call)
+    beside = [call.attn_mask is not None, call.left is not None]
+    beside += [backward, backward and call.softcap is not None]
+    wide = dtype.itemsize // 4
+    scores = _TILE >> ((1 + sum(beside)) * wide).bit_length() - 1
+    copied = [rows for rows in (call.key, call.value) if backward or not _is_fit(rows, dtype)]
+    return _Room(scores, wide * sum(rows.shape[-1] for rows in copied))
+
+
+def _block_rows(call: Call, room: _Room) -> int:
     """Queries in a block: fewer where a window is narrow, since a block sees window + rows keys.
 
     Fewer also where a call worth several threads would have too few blocks, whatever the number of
     threads: a result depends on it in no bit.
     """
-    rows, length = _QUERIES, call.query.shape[-2]
+    rows, length = max(1, min(_QUERIES, room.scores // _KEYS)), call.query.shape[-2]
     if call.left is not None and call.right is not None:
         span = call.left + call.right + 1
-        rows = max(1, _QUERIES // 16, min(rows, span // 4))
+        rows = min(rows, max(_QUERIES // 16, span // 4, 1))
     tasks = min(_TASKS, _threads_worth(math.prod(call.score_shape), call))
     while rows > _LEAST_QUERIES and math.prod(call.lead) * length < tasks * rows:
         rows //= 2
     return max(1, min(rows, length))
 
 
-def _tile_keys(rows: int, cast_per_key: int) -> int:
-    keys = max(_KEYS, min(_MOST_KEYS, _TILE // rows))
-    return max(1, min(keys, _CAST // cast_per_key)) if cast_per_key else keys
+def _tile_keys(rows: int, room: _Room) -> int:
+    keys = max(_KEYS, min(_MOST_KEYS, room.scores // rows))
+    return max(1, min(keys, _COPIED // room.copied)) if room.copied else keys
 
 
-def _tasks(call: Call) -> list[_Task]:
+def _tasks(call: Call, backward: bool = False) -> list[_Task]:
     """Cut a call, as ``_broadcast`` returns it, into tasks; those with most keys come first."""
     length, keys = call.score_shape[-2:]
-    rows = _block_rows(call)
+    room = _room(call, backward)
+    rows = _block_rows(call, room)
     norms = _largest_keys(call)
     tasks = []
-    cast_per_key = _cast_per_key(call)
-    # Heads that are cast together count as much as scores, of which a tile holds fewer.
-    width = max(rows, cast_per_key * _TILE // _CAST)
-    for group in _groups(call, width * min(keys, _tile_keys(rows, cast_per_key))):
+    # What is copied of the heads of a group counts as much as scores, of which a tile holds fewer.
+    width = max(rows, room.copied * _TILE // _COPIED)
+    per_head = width * min(keys, _tile_keys(rows, room))
+    for group in _groups(call, min(_GROUP, room.scores) // per_head):
         offset = call.causal_offset
         if not isinstance(offset, int):
             offset = int(_any_item(offset[group])[0])
@@ -412,22 +432,23 @@ def _tasks(call: Call) -> list[_Task]:
             first, last = max(begin, start + low), min(end, stop + high)
             holes = None if real is None or real[first:last].all() else real
             band = start + low, start + high
-            tasks.append(_Task(group, start, stop, *band, first, last, holes, largest))
+            widest = _tile_keys(stop - start, room)
+            tasks.append(_Task(group, start, stop, *band, first, last, widest, holes, largest))
     return sorted(tasks, key=lambda task: task.first - task.last)
 
 
-def _groups(call: Call, scores_per_head: int) -> Iterator[tuple[int | slice, ...]]:
-    """Index the leading axes so that the heads of a group fill a tile, and share their masks."""
+def _groups(call: Call, most: int) -> Iterator[tuple[int | slice, ...]]:
+    """Index the leading axes in groups of at most so many heads, which share their masks."""
     lead = call.lead
     pinned = max(_varying_axes(call.key_mask), _varying_axes(call.causal_offset))
     axis, heads = len(lead), 1
-    while axis > pinned and heads * lead[axis - 1] * scores_per_head <= _GROUP:
+    while axis > pinned and heads * lead[axis - 1] <= most:
         axis -= 1
         heads *= lead[axis]
     if axis == pinned:
         yield from np.ndindex(lead[:axis])
         return
-    step = max(1, _GROUP // (heads * scores_per_head))
+    step = max(1, most // heads)
     for outer in np.ndindex(lead[: axis - 1]):
         for start in range(0, lead[axis - 1], step):
             yield (*outer, slice(start, start + step))
@@ -455,16 +476,15 @@ def _true_range(mask: np.ndarray) -> tuple[int, int]:
     return int(mask.argmax()), len(mask) - int(mask[::-1].argmax())
 
 
-def _tiles(task: _Task, cast_per_key: int = 0) -> Iterator[_Tile]:
+def _tiles(task: _Task) -> Iterator[_Tile]:
     """The keys of a task in tiles: wide ones, then steps down the staircase of the diagonal."""
     rows = task.stop - task.start
-    widest = _tile_keys(rows, cast_per_key)
     start, last = task.first, task.last
     while start < last:
-        if task.low > -_FAR // 2 and last - start <= widest:
+        if task.low > -_FAR // 2 and last - start <= task.widest:
             stop = last  # a narrow window is one strip
         elif start < task.high:
-            stop = min(start + widest, last, task.high + _STAIR)
+            stop = min(start + task.widest, last, task.high + _STAIR)
         else:
             stop = min(start + _STAIR, last)
         yield _tile(rows, start, stop, task.low, task.high)
@@ -683,7 +703,7 @@ class _Rows(NamedTuple):
     array: np.ndarray
     dtype: np.dtype
     fit: bool
-    """Whether matrix products take them as they are: of the working dtype, with unit stride."""
+    """Whether matrix products take them as they are."""
 
     def of(self, tile: _Tile) -> np.ndarray:
         rows = self.array[..., tile.keys, :]
@@ -692,11 +712,15 @@ class _Rows(NamedTuple):
 
 def _rows(array: np.ndarray, task: _Task, scratch: _Scratch) -> _Rows:
     array = _share(array[task.group], last=-2)
-    row, entry = array.strides[-2:]
-    fit = (
-        array.dtype == scratch.dtype and entry == array.itemsize and row >= array.shape[-1] * entry
-    )
-    return _Rows(array, scratch.dtype, fit)
+    return _Rows(array, scratch.dtype, _is_fit(array, scratch.dtype))
+
+
+def _is_fit(array: np.ndarray, dtype: np.dtype) -> bool:
+    """Whether BLAS takes the rows of an array: of the working dtype, one axis with unit stride."""
+    (rows, width), (row, entry), size = array.shape[-2:], array.strides[-2:], array.itemsize
+    by_rows = entry == size and row >= width * size
+    by_columns = row == size and entry >= rows * size
+    return array.dtype == dtype and (by_rows or by_columns)
 
 
 def _share(array: np.ndarray, last: int | None = None) -> np.ndarray:
@@ -744,7 +768,7 @@ def _seen_tiles(
     call: Call, task: _Task, scratch: _Scratch, bounded: bool = False, careful: bool = False
 ) -> Iterator[tuple[_Tile, list[_Exclusion]]]:
     """The tiles of a task in which something is allowed, and what is excluded from them."""
-    for tile in _tiles(task, _cast_per_key(call)):
+    for tile in _tiles(task):
         exclusions = _exclusions(call, task, tile, scratch, bounded, careful)
         if exclusions is not None:
             yield tile, exclusions
@@ -851,7 +875,7 @@ def _largest_norm(rows: np.ndarray, dtype: np.dtype) -> float:
 
 def _threads_worth(pairs: int, call: Call) -> int:
     """How many threads are worth their start for so many pairs of a query and a key."""
-    return pairs * (call.query.shape[-1] + call.value.shape[-1]) // _WORK_PER_THREAD
+    return pairs * _widths(call) // _WORK_PER_THREAD
 
 
 def _run(work: Callable[[_Task, _Scratch], None], units: Iterable[list[_Task]], call: Call) -> None:
@@ -935,7 +959,7 @@ def gradients(call: Call, grad_output: np.ndarray) -> tuple[np.ndarray, np.ndarr
     grad_output = grad_output.reshape(plain.output_shape)
     with np.errstate(all="ignore"):
         results = _backward(plain, grad_output, careful=False)
-        if not all(np.isfinite(result).all() for result in results):
+        if not all(map(_is_finite, results)):
             results = _backward(plain, grad_output, careful=True)
     arrays = (call.query, call.key, call.value)
     return tuple(
@@ -952,7 +976,7 @@ def _backward(call: Call, grad_output: np.ndarray, careful: bool) -> list[np.nda
     ]
     if math.prod(call.score_shape):
         call = _broadcast(call)
-        units = _units(_tasks(call), [total.shape for total in sums])
+        units = _units(_tasks(call, backward=True), [total.shape for total in sums])
 
         def work(task: _Task, scratch: _Scratch) -> None:
             _backward_task(call, task, grad_output, sums, scratch, careful)

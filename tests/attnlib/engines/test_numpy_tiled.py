@@ -197,7 +197,7 @@ class TestTiles:
         mask = np.tri(512, dtype=bool)
         if as_float:
             mask = np.where(mask, np.float32(0), np.float32(-np.inf))
-        cut(monkeypatch, QUERIES=64, KEYS=64, MOST_KEYS=64, TILE=64 * 64)
+        cut(monkeypatch, QUERIES=64, KEYS=64, MOST_KEYS=64, TILE=128 * 64)
         products = count_calls(monkeypatch, "_scores")
         scaled_dot_product_attention(*sequences(512, 512), mask)
         assert len(products) == 8 * 9 // 2  # of 8 x 8 tiles, those on and below the diagonal

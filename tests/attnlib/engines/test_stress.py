@@ -902,6 +902,27 @@ MEMORY = {
     "one query, grouped heads": ("float32", 1, 65536, {}),
     "one query in float16": ("float16", 1, 8192, {}),
     "few queries in float16": ("float16", 3, 32768, {}),
+    "wide window": ("float32", 2048, 2048, {"window": (1024, 1024)}),
+    "wide window, large norms": ("float32", 2048, 2048, {"window": (2047, 0), "scale": 40.0}),
+    "wide window in float64": ("float64", 2048, 2048, {"window": (1500, 700)}),
+    "bool mask in float64": (
+        "float64",
+        2048,
+        2048,
+        {"attn_mask": lambda r, L, S: r.random((L, S)) < 0.5},
+    ),
+}
+
+GRADIENTS = {
+    "float32": ("float32", 64, {}),
+    "causal": ("float32", 64, {"is_causal": True}),
+    "float16": ("float16", 64, {}),
+    "float64": ("float64", 64, {}),
+    "softcap": ("float32", 64, {"softcap": 3.0}),
+    "softcap in float64": ("float64", 64, {"softcap": 3.0}),
+    "bool mask": ("float32", 64, {"attn_mask": lambda r, L, S: r.random((L, S)) < 0.5}),
+    "bool mask in float64": ("float64", 16, {"attn_mask": lambda r, L, S: r.random((L, S)) < 0.5}),
+    "wide window": ("float32", 64, {"window": (1024, 1024)}),
 }
 
 
@@ -939,17 +960,51 @@ class TestMemory:
             )
         assert beyond <= 8
 
-    @pytest.mark.parametrize("is_causal", [False, True])
-    @pytest.mark.parametrize("dtype", ["float32", "float16"])
-    def test_beyond_the_gradients_is_a_fraction_of_a_score_matrix(self, dtype, is_causal):
+    @pytest.mark.parametrize("length", [1, 15], ids="{} queries".format)
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    @pytest.mark.parametrize("stored", ["by columns", "backwards"])
+    def test_beyond_the_output_is_8_mib_however_keys_are_stored(self, stored, dtype, length):
+        random = np.random.default_rng(519)
+        query = random.normal(size=(1, H, length, 64)).astype(dtype)
+        if stored == "by columns":
+            arrays = [
+                random.normal(size=(1, H, 64, 16384)).astype(dtype).swapaxes(-1, -2)
+                for _ in range(2)
+            ]
+        else:
+            arrays = [
+                random.normal(size=(1, H, 16384, 64)).astype(dtype)[..., ::-1] for _ in range(2)
+            ]
+        kind = Kind("numpy", dtype)
+        small_call().attend(kind)
+        with tuned(kind, workers=2):
+            beyond = peak_beyond(lambda: (scaled_dot_product_attention(query, *arrays),))
+        assert beyond <= 8
+
+    @pytest.mark.parametrize("name", GRADIENTS)
+    def test_beyond_the_gradients_is_8_mib_at_most(self, name):
+        dtype, width, made = GRADIENTS[name]
         random = np.random.default_rng(518)
-        arrays = [random.normal(size=(1, H, 2048, 16)).astype(dtype) for _ in range(4)]
+        arrays = [random.normal(size=(1, H, 2048, width)).astype(dtype) for _ in range(4)]
+        options = {n: o(random, 2048, 2048) if callable(o) else o for n, o in made.items()}
         kind = Kind("numpy", dtype)
         small_call().gradients(kind)
         with tuned(kind, workers=2):
-            beyond = peak_beyond(lambda: attention_gradients(*arrays, is_causal=is_causal))
+            beyond = peak_beyond(lambda: attention_gradients(*arrays, **options))
         in_float32 = 3 * arrays[0].size * 4 / MIB if dtype == "float16" else 0  # sums of them
         assert beyond <= 8 + in_float32
+
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    @pytest.mark.parametrize("length", [1, 15], ids="{} queries".format)
+    def test_beyond_the_gradients_of_few_queries_is_8_mib_at_most(self, length, dtype):
+        random = np.random.default_rng(520)
+        query, grad_output = (random.normal(size=(H, length, 64)).astype(dtype) for _ in range(2))
+        key, value = (random.normal(size=(H, 16384, 64)).astype(dtype) for _ in range(2))
+        kind = Kind("numpy", dtype)
+        small_call().gradients(kind)
+        with tuned(kind, workers=2):
+            beyond = peak_beyond(lambda: attention_gradients(query, key, value, grad_output))
+        assert beyond <= 8
 
 
 # --- other callers, errors, interrupts, processes -------------------------------------------------
