@@ -25,7 +25,12 @@ UNWANTED = {
     "sphinx_thebe",
     "sphinx_togglebutton",
 }
-THEIR_SETTINGS = ("live_left_out", "redirect_html_template_file", "redirects")
+THEIR_SETTINGS = (
+    "copybutton_selector",
+    "live_left_out",
+    "redirect_html_template_file",
+    "redirects",
+)
 
 
 def write_pages(folder: Path, version: str, address: str) -> None:
